@@ -1,15 +1,12 @@
 """A session that has ended, read from its folder."""
 
 import asyncio
-import os
-import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final, Self
 
 from msgspec import structs
 
-from gmg_tui.machine.files import reading
 from gmg_tui.model import (
     Attempt,
     Details,
@@ -26,22 +23,17 @@ from gmg_tui.model import (
     WorkerState,
 )
 from gmg_tui.model.errors import GmgError
-from gmg_tui.model.text import clean
 from gmg_tui.model.tried import TriedArguments
-from gmg_tui.session import ENGINE_DIED, LOGS, STORE, read_record
+from gmg_tui.session import ENGINE_DIED, STORE, read_record
 from gmg_tui.session.client import Source
 from gmg_tui.session.protocol import Ask, Bye, Command, Lines, Question, Topic, Update, Welcome
 from gmg_tui.session.store.database import METRICS, JobAttempt
 from gmg_tui.session.store.reader import Stored, open_store
 
-_LOG_LINES: Final = 5000
-_LOG_BYTES: Final = 4 << 20
-"""Limits of the part sent from the end of a log; the rest is read from its file."""
 _POINTS: Final = 720
 """Points of a chart."""
 _RECENT_S: Final = 300.0
 """Seconds before a worker's end shown in its tile."""
-_LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 _NOT_RECORDED: Final = "not recorded"
 
 
@@ -54,7 +46,6 @@ class EndedSession(Source):
         super().__init__(welcome)
         self.loss = loss
         self._folder = folder
-        self._lines: asyncio.Queue[Lines] = asyncio.Queue(maxsize=64)
         self._answers: dict[Question, Any] = {}
 
     @classmethod
@@ -63,29 +54,12 @@ class EndedSession(Source):
         return cls(await asyncio.to_thread(_welcome, folder, session, loss), folder, loss=loss)
 
     async def events(self) -> AsyncIterator[Update | Lines | Bye]:
-        """Yields the requested log lines."""
-        while True:
-            yield await self._lines.get()
+        """Yields nothing, and never ends."""
+        await asyncio.Event().wait()
+        yield Bye("")
 
     async def follow(self, *slots: str, tail: int) -> None:
-        """Reads the last lines of these workers' logs. Raises `GmgError` if a log cannot be read."""
-        for worker in filter(None, map(self.welcome.snapshot.worker, slots)):
-            await self._lines.put(await asyncio.to_thread(self._last_lines, worker))
-
-    def _last_lines(self, worker: Worker) -> Lines:
-        """Returns the end of a worker's log, or of its newest job's in a sweep."""
-        logs = [f"{LOGS}/{worker.slot}.log"]
-        if worker.job is not None:
-            with open_store(self._folder / STORE) as stored:
-                logs += [ran.log for ran in stored.attempts_of(worker.job) if ran.slot == worker.slot and ran.log]
-        path = self._folder / logs[-1]
-        try:
-            lines = _log_end(path)
-        except FileNotFoundError:
-            lines = ()
-        except OSError as error:
-            raise GmgError(f"{path}: the log cannot be read: {error.strerror}", 1) from error
-        return Lines(worker.slot, max(0, worker.log_lines - len(lines)), lines)
+        """Does nothing: logs are read from their files."""
 
     async def _ask(self, question: Command | Question) -> Any:
         if not isinstance(question, Ask):
@@ -177,6 +151,7 @@ def _order(job: JobRecord) -> tuple[bool, float, int]:
 
 def _welcome(folder: Path, session: Session, loss: str) -> Welcome:
     """Returns the session's last state, with its GPUs' metrics while workers ran. Raises `GmgError`."""
+    session = structs.replace(session, spec=structs.replace(session.spec, folder=str(folder)))  # it may have been moved
     with open_store(folder / STORE) as stored:
         snapshot = stored.last_snapshot
         if snapshot is None:
@@ -199,14 +174,3 @@ def _samples(session: Session, snapshot: Snapshot, stored: Stored) -> tuple[GpuS
             last, metrics = samples.get(gpu.uuid, idle), {name: getattr(row, name) for name in METRICS if name != "fps"}
             samples[gpu.uuid] = structs.replace(last, age_s=None, throttle=None, processes=None, **metrics)
     return tuple(samples.values())
-
-
-def _log_end(path: Path) -> tuple[str, ...]:
-    """Returns the last lines of a log. Raises `OSError`."""
-    with reading(path) as file:
-        start = max(0, file.seek(0, os.SEEK_END) - _LOG_BYTES)
-        file.seek(start)
-        lines = _LINE_END.split(file.read())
-    if not lines[-1]:
-        lines.pop()
-    return tuple(map(clean, lines[1 if start else 0 :][-_LOG_LINES:]))  # the first line may be incomplete

@@ -14,7 +14,7 @@ from textual.geometry import Size
 from gmg_tui.model import Answer, Trial, TrialKind, TrialState, Tuning, WorkerState
 from gmg_tui.results import tuning_text as tune_words
 from gmg_tui.ui.charts import AXIS_ROWS, GUTTER, Axis, Canvas, bottom_axis, fitted, joined
-from gmg_tui.ui.drawing import SIGNS, Row
+from gmg_tui.ui.drawing import STATE_SIGNS, Row
 
 _COLOURS: Final = ("fps", "warn", "ok", "vram", "title", "text", "error")
 _SIGNS: Final = "●○◆◇■□▲△"
@@ -84,7 +84,7 @@ def _panel(tuning: Tuning, answer: Answer, selected: int | None, trials: Sequenc
     plot.join([(trial.value, _corrected(trial, answer)) for trial in points])
     for trial in trials:
         if trial.state is TrialState.FAILED:
-            plot.sign(plot.column(trial.value), 0, SIGNS.states[WorkerState.FAILED], "error")
+            plot.sign(plot.column(trial.value), 0, STATE_SIGNS[WorkerState.FAILED], "error")
     for trial in points:
         sign, style = _sign_of(trial.slot, answer)
         style = style if trial.state is TrialState.MEASURED else "dim"

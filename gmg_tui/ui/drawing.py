@@ -7,7 +7,7 @@ All text reaches the main screen through `Row`, which cleans it: nothing a worke
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple, Self, TypeAlias
+from typing import Final, Self, TypeAlias
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -51,40 +51,7 @@ ATTRIBUTES: Mapping[str, str] = {
 """The attributes that tell a style apart without colours."""
 
 
-class _Signs(NamedTuple):
-    """The characters for graphs, frames and states."""
-
-    corner: str = "╭╮╰╯"
-    """Top left, top right, bottom left, bottom right."""
-    line: str = "─│"
-    """Horizontal, vertical."""
-    chosen_corner: str = "┏┓┗┛"
-    """Corners of the selected worker's tile, like `corner`."""
-    chosen_line: str = "━┃"
-    """Lines of the selected worker's tile, like `line`."""
-    bar: str = "█░"
-    """Full, then empty."""
-    partial: str = " ▏▎▍▌▋▊▉"
-    """The last cell of a bar, from empty to full."""
-    pointer: str = "▸"
-    mark: str = "◆"
-    """Marks a marked worker."""
-    states: Mapping[WorkerState, str] = dict(zip(WorkerState, "…○◔◑●◌↻✓✗■", strict=True))
-    warn: str = "⚠"
-    ellipsis: str = "…"
-    sigma: str = "Σ"
-    degree: str = "°"
-    dot: str = "·"
-    """Separates two items on a line."""
-    down: str = "↓"
-    """More below; beside a column's name: sorted from the largest."""
-    up: str = "↑"
-    """Beside a column's name: sorted from the smallest."""
-    more: str = "→"
-    """More columns on the right."""
-
-
-SIGNS: Final = _Signs()
+STATE_SIGNS: Final[Mapping[WorkerState, str]] = dict(zip(WorkerState, "…○◔◑●◌↻✓✗■", strict=True))
 
 
 def safe(text: str) -> str:
@@ -115,7 +82,7 @@ def cut(text: str, width: int) -> str:
     """Returns `text` in at most `width` cells; a longer one is cut to exactly `width`, with an ellipsis at the end."""
     if width <= 0 or width_of(text) <= width:
         return text if width > 0 else ""
-    return set_cell_size(set_cell_size(text, width - 1).rstrip() + SIGNS.ellipsis, width)
+    return set_cell_size(set_cell_size(text, width - 1).rstrip() + "…", width)
 
 
 class Row:
@@ -225,13 +192,17 @@ def braille_line(fractions: Values, width: int, height: int) -> list[str]:
     return ["".join(chr(_BRAILLE + bits) if bits else " " for bits in row) for row in cells]
 
 
+_PARTIAL_CELL: Final = " ▏▎▍▌▋▊▉"
+"""The last cell of a bar, from empty to full."""
+
+
 def bar(fraction: float, width: int) -> tuple[str, str]:
     """Returns the full and empty parts of a bar of exactly `width` cells; `fraction` is clamped to 0 to 1."""
-    parts = len(SIGNS.partial)
+    parts = len(_PARTIAL_CELL)
     eighths = round(min(1.0, max(0.0, fraction)) * width * parts)
     whole, rest = divmod(eighths, parts)
-    full = SIGNS.bar[0] * whole + (SIGNS.partial[rest] if rest else "")
-    return full, SIGNS.bar[1] * (width - len(full))
+    full = "█" * whole + (_PARTIAL_CELL[rest] if rest else "")
+    return full, "░" * (width - len(full))
 
 
 _LOADS: Final[Mapping[str, tuple[Callable[[GpuSample], float | None], Sequence[tuple[float, str]]]]] = {

@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.geometry import Size
 
 from gmg_tui.ui import keys
-from gmg_tui.ui.drawing import SIGNS, Row, safe
+from gmg_tui.ui.drawing import Row, safe
 from gmg_tui.ui.rows import Rows
 
 _LABEL_MIN: Final = 13
@@ -82,7 +82,7 @@ class Facts(Rows):
         self.virtual_size = Size(width, len(rows))
         shown = rows[self.scroll_offset.y :][:height]
         if shown and len(rows) > self.scroll_offset.y + height and not self.show_vertical_scrollbar:
-            shown[-1].end(SIGNS.ellipsis, "dim")
+            shown[-1].end("…", "dim")
         return shown
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:

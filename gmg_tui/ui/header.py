@@ -12,7 +12,7 @@ from gmg_tui.machine import slurm as allocation
 from gmg_tui.model import Queue, Tuning, Worker, WorkerState, fps_per_watt, total_fps, units
 from gmg_tui.model.alert import urgent
 from gmg_tui.ui import worker_text
-from gmg_tui.ui.drawing import SIGNS, Piece, Row, bar
+from gmg_tui.ui.drawing import Piece, Row, bar
 from gmg_tui.ui.slots import ORDERS, SLOT_ORDER
 from gmg_tui.ui.view import View
 from gmg_tui.ui.worker_text import Note
@@ -23,7 +23,7 @@ _FOR_ALLOCATION: Final = 100
 """Minimum columns to show a Slurm job's remaining time before it runs short."""
 _NODES_NAMED: Final = 2
 """Maximum nodes in trouble to name; more are counted."""
-_MORE: Final = f"  {SIGNS.ellipsis}"
+_MORE: Final = "  …"
 """Stands for the states left out for lack of room."""
 _NAME_MAX: Final = 32
 """Columns kept for the session's name; states and FPS per watt give way to it."""
@@ -36,7 +36,7 @@ def header_rows(view: View, width: int, height: int) -> list[Row]:
         rows.append(Row(width).add(" "))
         for text, style in progress(view.queue, view.snapshot.elapsed_s, width, view.snapshot.tuning):
             rows[-1].add(text, style)
-    rows += (Row(width).add(f" {SIGNS.pointer} {note.text}", note.style) for note in notices(view))
+    rows += (Row(width).add(f" ▸ {note.text}", note.style) for note in notices(view))
     if view.is_arranged:
         rows.append(arrangement(view, width))
     return rows
@@ -46,7 +46,7 @@ def headline(view: View, width: int) -> Row:
     """Returns the session's name and script on the left; total FPS, FPS per watt, states and time on the right."""
     snapshot, spec = view.snapshot, view.session.spec
     efficiency = fps_per_watt(view.session, snapshot)
-    total = f"{SIGNS.sigma} {units.fps(total_fps(snapshot.counted))} FPS"
+    total = f"Σ {units.fps(total_fps(snapshot.counted))} FPS"
     watts = f"  {units.short(efficiency)} FPS/W" if efficiency is not None else ""
     simulated, name = " simulated" if spec.simulate is not None else "", f" {spec.name}"
     line, end = Row(width), _end_pieces(view, width)
@@ -86,7 +86,7 @@ def _end_pieces(view: View, width: int) -> list[Piece]:
     if view.over or view.readonly:
         pieces.append(("  ended" if view.over else "  read-only", "warn"))
     if view.marked:
-        pieces.append((f"  {SIGNS.mark} {len(view.marked)} marked", "warn"))
+        pieces.append((f"  ◆ {len(view.marked)} marked", "warn"))
     left = allocation.remaining_time(snapshot.allocation, snapshot.time)
     if left is not None and (left.short or width >= _FOR_ALLOCATION):
         pieces.append((f"  {left.text}", "warn" if left.short else "dim"))
@@ -164,7 +164,7 @@ def progress(queue: Queue, elapsed_s: float, width: int, tuning: Tuning | None =
     full, rest = bar(queue.done / total if total else 1.0, max(8, min(32, width // 5)))
     parts = [(full, "ok" if queue.ended else "title"), (rest, "border")]
     for number, (text, style) in enumerate(piece for piece in pieces if piece[0]):
-        parts += [(f" {SIGNS.dot} " if number else "  ", "dim"), (text, style)]
+        parts += [(" · " if number else "  ", "dim"), (text, style)]
     return parts
 
 
@@ -176,5 +176,5 @@ def arrangement(view: View, width: int) -> Row:
     if view.filter:
         line.add(f" {len(view.slots)} of {len(view.present)} shown", "warn")
         also = " or marked" if view.marked else ""
-        line.add(f" {SIGNS.dot} {view.filter}", "strong", limit=line.room - len(also) - 1).add(also, "warn")
+        line.add(f" · {view.filter}", "strong", limit=line.room - len(also) - 1).add(also, "warn")
     return line

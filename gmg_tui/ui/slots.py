@@ -3,9 +3,7 @@
 This module knows no Textual.
 """
 
-from collections import deque
 from collections.abc import Iterable, Mapping
-from itertools import islice
 from statistics import median
 from typing import Any, Final, NamedTuple
 
@@ -15,55 +13,43 @@ from gmg_tui.model.tried import arguments_of
 from gmg_tui.results.column import CPU, ENVS, FPS, RAM, VRAM, Column, gpu_columns
 
 KEPT_S = 900
-"""Length of a history, seconds."""
+"""Seconds in a history."""
 
 
 class History:
-    """Metrics of one worker, one value per second, newest last.
+    """The rates of one worker.
 
     Attributes:
-        end: Unix time of the newest point, whole seconds; 0 before the first.
-        fps: Environment steps per second.
+        fps: Environment steps per second, by Unix time in whole seconds, newest last.
     """
 
     def __init__(self) -> None:
-        self.end = 0
-        self.fps: deque[float | None] = deque(maxlen=KEPT_S)
+        self.fps: dict[int, float | None] = {}
+
+    @property
+    def end(self) -> int:
+        """The second of the newest rate; 0 before the first."""
+        return next(reversed(self.fps), 0)
 
     def seed(self, series: Series) -> None:
         """Starts with the engine's history from before this client connected."""
-        known = max((number for number, fps in enumerate(series.fps, 1) if fps is not None), default=0)
-        for fps in series.fps[:known]:
-            self.fps.extend([fps] * max(1, round(series.step_s)))
-        self.end = int(series.end - (len(series.fps) - known) * series.step_s)
+        step_s, end = max(1, round(series.step_s)), int(series.end)
+        for age, fps in enumerate(reversed(series.fps)):
+            if fps is not None:
+                self.fps.update(dict.fromkeys(range(end - age * step_s, end - (age + 1) * step_s, -1), fps))
+        self.fps = dict(sorted(self.fps.items())[-KEPT_S:])
 
     def add(self, time: float, worker: Worker) -> None:
-        """Adds a snapshot's values at the Unix time `time`; the last of each second counts."""
-        second, before = int(time), self.end
-        self.end = second
-        if second == before and self.fps:
-            self.fps[-1] = worker.current_fps
-            return
-        if self.fps and second > before + 1:  # not if the clock was set back
-            self.fps.extend([None] * min(second - before - 1, KEPT_S))
-        self.fps.append(worker.current_fps)
+        """Adds the rate at the Unix time `time`; the last of each second counts."""
+        self.fps.pop(int(time), None)  # the clock may be set back
+        self.fps[int(time)] = worker.current_fps
+        if len(self.fps) > KEPT_S:
+            del self.fps[next(iter(self.fps))]
 
-
-def buckets(points: deque[float | None], end: int, width: int, seconds: int) -> list[float | None]:
-    """Returns the means of the last points over spans of `seconds`: at most `width`, oldest first.
-
-        Spans are aligned to the clock, not to the newest point, so a graph moves one cell every `seconds` and stays the same
-    in between, which keeps it cheap on a slow line. `points` has one value per second, the newest at the Unix time
-    `end` in whole seconds.
-    """
-    newest = end % seconds + 1  # points in the last, unfinished span
-    latest = list(islice(reversed(points), max(0, newest + (width - 1) * seconds)))
-    starts = reversed(range(newest - seconds, len(latest), seconds)) if latest else ()
-    means: list[float | None] = []
-    for at in starts:
-        known = [value for value in latest[max(0, at) : at + seconds] if value is not None]
-        means.append(sum(known) / len(known) if known else None)
-    return means
+    def mean(self, start: int, seconds: int) -> float | None:
+        """Returns the mean rate from the second `start`; None if unknown."""
+        known = [fps for second in range(start, start + seconds) if (fps := self.fps.get(second)) is not None]
+        return sum(known) / len(known) if known else None
 
 
 class SlotView(NamedTuple):

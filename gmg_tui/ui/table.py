@@ -17,7 +17,7 @@ from textual.strip import Strip
 from gmg_tui.model import units
 from gmg_tui.results.column import Column, Where, ranked
 from gmg_tui.ui import keys
-from gmg_tui.ui.drawing import SIGNS, OnClick, Piece, Row, safe, width_of
+from gmg_tui.ui.drawing import OnClick, Piece, Row, safe, width_of
 from gmg_tui.ui.facts import Fact, Facts
 from gmg_tui.ui.rows import Rows
 
@@ -333,14 +333,14 @@ class Table(Rows, Generic[T], can_focus=True):
     def _heading(self, width: int) -> Row:
         row = Row(width)
         for place in self._visible_places:
-            column, sign = place.column, SIGNS.down if self._descending else SIGNS.up
+            column, sign = place.column, "↓" if self._descending else "↑"
             text = f"{column.heading}{sign if column.name == self._sort_by else ''}"
             place.put(row, text, "dim", ("sort_by", column.name))
-        return row.end(SIGNS.more if self._full_width > width else "", "dim")
+        return row.end("→" if self._full_width > width else "", "dim")
 
     def line(self, row: T, cells: Sequence[Piece], width: int) -> Row:
         """Returns a row with these cells."""
-        line = Row(width).add(SIGNS.pointer if self._key_of(row) == self._cursor else " ", "selected")
+        line = Row(width).add("▸" if self._key_of(row) == self._cursor else " ", "selected")
         for place, (text, style) in zip(self._visible_places, cells, strict=False):
             place.put(line, text, style)
         return line

@@ -7,7 +7,7 @@ from gmg_tui.jobs.argument_placeholders import as_text
 from gmg_tui.model import JobRecord, Phase, Progress, Rank, Severity, Slot, Worker, WorkerState, units
 from gmg_tui.model.text import SEPARATOR
 from gmg_tui.scripts.genesis.output.log_text import without_head
-from gmg_tui.ui.drawing import SIGNS
+from gmg_tui.ui.drawing import STATE_SIGNS
 from gmg_tui.ui.slots import SlotView, in_trouble
 
 _BEFORE_RUNNING = frozenset({WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING})
@@ -39,7 +39,7 @@ class Note(NamedTuple):
 
 def sign_of(entry: SlotView) -> str:
     """Returns the character for the worker's state."""
-    return SIGNS.warn if _wrong(entry) else SIGNS.states[entry.worker.state]
+    return "⚠" if _wrong(entry) else STATE_SIGNS[entry.worker.state]
 
 
 def style_of(entry: SlotView) -> str:

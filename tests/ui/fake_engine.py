@@ -89,6 +89,7 @@ class FakeEngine(EngineClient):
     def log_path(self, slot: str) -> Path:
         """The log file of a worker, with all of its lines."""
         path, lines, written = Path(self._folder.name, f"{slot}.log"), self.log[slot], self._written.get(slot, 0)
+        path.parent.mkdir(exist_ok=True)
         with path.open("a", encoding="utf-8", errors="surrogateescape") as file:
             file.writelines(f"{line}\n" for line in lines[written:])
         self._written[slot] = len(lines)

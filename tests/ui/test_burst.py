@@ -178,7 +178,7 @@ async def test_a_key_acts_on_the_worker_that_is_drawn_as_selected(monkeypatch: p
         await pilot.press("right")
         monkeypatch.setattr(app, "PACE_S", LONG_S)
         left = tuple(worker for worker in engine.snapshot.workers if worker.slot != "gpu1")
-        fps = list(app.view.histories["gpu0"].fps)
+        fps = list(app.view.histories["gpu0"].fps.values())
         for _ in range(2):
             engine.push(changed(engine.snapshot, time=engine.snapshot.time + 1, workers=left))
         await pilot.pause()
@@ -188,4 +188,4 @@ async def test_a_key_acts_on_the_worker_that_is_drawn_as_selected(monkeypatch: p
         await play.until(pilot, lambda: (Action.KILL, "gpu1") in engine.asked)
         assert engine.seen["gpu1"].job == 14
         app.publish()
-        assert list(app.view.histories["gpu0"].fps)[len(fps) :] == [fps[-1]] * 2, "each snapshot is remembered"
+        assert list(app.view.histories["gpu0"].fps.values())[len(fps) :] == [fps[-1]] * 2, "each snapshot is remembered"

@@ -35,7 +35,7 @@ def _rates(*millions: float | None, second: float = 0.0) -> Snapshot:
 
 async def _push(pilot: Pilot[Outcome], app: FakedApp, snapshot: Snapshot) -> None:
     app.engine.push(snapshot)
-    await play.until(pilot, lambda: app.view.snapshot is snapshot)
+    await play.until(pilot, lambda: app.view.snapshot.time == snapshot.time)
     await pilot.pause()
 
 

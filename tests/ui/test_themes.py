@@ -16,7 +16,7 @@ from textual.widgets import Static
 from gmg_tui.model.text import safe
 from gmg_tui.session.options import THEMES
 from gmg_tui.ui import themes
-from gmg_tui.ui.drawing import SIGNS, STYLES, Row
+from gmg_tui.ui.drawing import STATE_SIGNS, STYLES, Row
 from gmg_tui.ui.themes import in_ascii
 from tests.ui import play, sessions, sweeps
 
@@ -144,7 +144,7 @@ def test_a_row_under_the_cursor_has_the_cursors_colours() -> None:
 
 
 def test_states_have_distinct_symbols() -> None:
-    signs = [in_ascii(sign) for sign in (*SIGNS.states.values(), SIGNS.warn)]
+    signs = [in_ascii(sign) for sign in (*STATE_SIGNS.values(), "⚠")]
     assert len(set(signs)) == len(signs)
 
 

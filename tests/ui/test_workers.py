@@ -1,7 +1,6 @@
 """Tiles, rows of the table and the graphs, drawn without an app."""
 
 import re
-from collections import deque
 
 import pytest
 from hypothesis import given
@@ -14,7 +13,7 @@ from gmg_tui.model.text import SEPARATOR
 from gmg_tui.session.protocol import Welcome
 from gmg_tui.ui import drawing as graphs
 from gmg_tui.ui import worker_text
-from gmg_tui.ui.slots import KEPT_S, History, SlotView, buckets
+from gmg_tui.ui.slots import KEPT_S, History, SlotView
 from gmg_tui.ui.view import View
 from gmg_tui.ui.workers import grid
 from gmg_tui.ui.workers.rate_line import RateLine, line_rows, rate_lines
@@ -81,33 +80,30 @@ def test_a_braille_line_fills_its_cells_exactly(values: list[float | None], widt
     assert bool("".join(drawn).strip()) is bool(known)
 
 
-def test_buckets_are_means_aligned_to_the_clock() -> None:
-    points: deque[float | None] = deque([9.0, 1.0, 3.0, None, None, None, 4.0])
-    assert buckets(points, 100, 9, 2) == [5.0, 3.0, None, 4.0]
-    assert buckets(points, 101, 9, 2) == [9.0, 2.0, None, 4.0]
-    assert buckets(points, 101, 2, 2) == [None, 4.0]
-
-
-def test_a_history_has_a_gap_for_seconds_without_data_and_is_bounded() -> None:
+def test_means_of_a_history_are_of_what_is_known() -> None:
     history = History()
-    worker = sessions.running(0)
+    for second, rate in {94: 9.0, 95: 1.0, 96: 3.0, 100: 4.0}.items():
+        history.fps[second] = rate
+    assert [history.mean(start, 2) for start in (94, 96, 98, 100)] == [5.0, 3.0, None, 4.0]
+
+
+def test_a_history_has_one_rate_for_each_second_and_is_bounded() -> None:
+    history, worker = History(), sessions.running(0)
     fps = worker.fps.last
-    history.add(1000.2, worker)
-    history.add(1000.9, worker)
-    assert list(history.fps) == [fps]
-    history.add(1003.0, worker)
-    assert list(history.fps) == [fps, None, None, fps]
-    history.add(1000.0 + 10 * KEPT_S, changed(worker, state=WorkerState.STOPPING))
+    for time in (1000.2, 1000.9, 1003.0):
+        history.add(time, worker)
+    assert history.fps == {1000: fps, 1003: fps}
+    for time in range(2000, 2000 + KEPT_S):
+        history.add(time, changed(worker, state=WorkerState.STOPPING))
     assert len(history.fps) == KEPT_S
-    assert history.fps[-1] is None
-    assert set(history.fps) == {None}
+    assert set(history.fps.values()) == {None}
 
 
 def test_a_history_goes_on_when_the_clock_is_set_back() -> None:
     history = _past(sessions.running(0), 1.0, 2.0)
     for second in range(3):
         history.add(NOW - 4000 + second, changed(sessions.running(0), fps=Fps(3.0, 3.0, 3.0, 1, settled=3.0)))
-    assert list(history.fps) == [1.0, 2.0, 3.0, 3.0, 3.0]
+    assert list(history.fps.values()) == [1.0, 2.0, 3.0, 3.0, 3.0]
     assert history.end == NOW - 3998
 
 

@@ -11,7 +11,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from gmg_tui.scripts.genesis.output.log_text import Severity, head, severity
-from gmg_tui.ui.drawing import SIGNS, Row, safe
+from gmg_tui.ui.drawing import Row, safe
 
 MAX_SHOWN: Final = 610
 """Maximum characters shown of a line."""
@@ -45,7 +45,7 @@ class LogRow(NamedTuple):
             level = f"{prefix.level} " if severity(text) is not Severity.NONE else ""
             text = f"{prefix.clock} {level}{text[prefix.length :]}"
         if (missing := len(text) - MAX_SHOWN) > 0:
-            text = f"{text[:MAX_SHOWN]} {SIGNS.ellipsis} (+{missing:,} characters)"
+            text = f"{text[:MAX_SHOWN]} … (+{missing:,} characters)"
         return safe(text)
 
 

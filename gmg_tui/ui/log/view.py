@@ -12,7 +12,7 @@ from textual.selection import Selection
 from textual.strip import Strip
 
 from gmg_tui.model import units
-from gmg_tui.ui.drawing import SIGNS, WHEEL_ROWS, Piece, Row
+from gmg_tui.ui.drawing import WHEEL_ROWS, Piece, Row
 from gmg_tui.ui.log.rows import Place, Query, highlighted, index_of, moved, part_of, wrapped
 from gmg_tui.ui.log.source import LogSource, Search
 from gmg_tui.ui.rows import Rows, is_seen
@@ -129,7 +129,7 @@ class LogView(Rows):
             return "paused"
         end = self.source.rows[min(self._bottom, len(self.source.rows)) - 1].end
         new = self._printed - self._printed_before
-        arrived = f", {units.count(new, 'new line')} {SIGNS.down}" if new > 0 else ""
+        arrived = f", {units.count(new, 'new line')} ↓" if new > 0 else ""
         return f"paused at {100 * end / max(self.source.size, end, 1):.0f} %{arrived}"
 
     def _search_text(self) -> str:
@@ -140,7 +140,7 @@ class LogView(Rows):
         if not found.found:
             return progress or "no match"
         count, more = len(found.found), "+" if found.is_full else ""
-        number = f"{count - found.found.index(self.match):,}" if self.match in found.found else SIGNS.ellipsis
+        number = f"{count - found.found.index(self.match):,}" if self.match in found.found else "…"
         return f"match {number} of {count:,}{more}{', ' if progress else ''}{progress}"
 
     # Selection

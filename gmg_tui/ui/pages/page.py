@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from gmg_tui.model.errors import GmgError
-from gmg_tui.ui.drawing import SIGNS, Piece, Row
+from gmg_tui.ui.drawing import Piece, Row
 from gmg_tui.ui.facts import Fact
 from gmg_tui.ui.rows import KeysFooter, Lines
 from gmg_tui.ui.session_app import SessionApp
@@ -53,7 +53,7 @@ class Page(TrueSizeScreen[None]):
         raise NotImplementedError
 
     def _title_rows(self, width: int, height: int) -> list[Row]:
-        row = Row(width).add(f"{SIGNS.warn} {self.failure}  " if self.failure else "", "warn")
+        row = Row(width).add(f"⚠ {self.failure}  " if self.failure else "", "warn")
         for text, style in self.title_pieces():
             row.add(text, style)
         return [row]

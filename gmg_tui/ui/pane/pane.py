@@ -15,7 +15,7 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.session import LOGS
 from gmg_tui.session.client import Source
 from gmg_tui.ui import worker_text
-from gmg_tui.ui.drawing import SIGNS, Piece, Row, cut
+from gmg_tui.ui.drawing import Piece, Row, cut
 from gmg_tui.ui.facts import Fact, Facts
 from gmg_tui.ui.log.view import LogView
 from gmg_tui.ui.pane import worker_facts as facts
@@ -321,19 +321,19 @@ class Pane(Vertical):
     def _status(self) -> Sequence[Piece]:
         """Returns the texts right of the tabs, most important first."""
         if self._failure:
-            return [(f"{SIGNS.warn} {self._failure}", "warn")]
+            return [(f"⚠ {self._failure}", "warn")]
         if self._view.tab is not Tab.LOG:
             return [(self._slot, "title")]
         status = self.log_view.status()
         return [each for each in status if each[0] != "following"] if self._view.over else status
 
     def _tab_rows(self, width: int, height: int) -> Sequence[Row]:
-        row, status, names = Row(width, SIGNS.line[0], "border"), self._status(), {tab: tab.value for tab in Tab}
+        row, status, names = Row(width, "─", "border"), self._status(), {tab: tab.value for tab in Tab}
         if events := self._view.snapshot.events:
             names[Tab.EVENTS] += f" {events:,}"
         urgent = sum(len(text) + 2 for text, style in status if style in _URGENT)
         wide = sum(len(name) + 3 for name in names.values()) + max(_STATUS_CELLS, urgent) <= width
-        gap, room = f" {SIGNS.line[0]} " if wide else " ", width - 1 - urgent
+        gap, room = " ─ " if wide else " ", width - 1 - urgent
         tabs, active = list(Tab), list(Tab).index(self._view.tab)
         for tab in (*tabs[:active:-1], *tabs[:active]):  # the active one always has room
             if sum(len(gap + name) for name in names.values()) > room:
@@ -362,7 +362,7 @@ def title_rows(view: View, width: int, height: int) -> Sequence[Row]:
     entry = view.of(view.selected)
     worker, row = entry.worker, Row(width)
     row.end(f"{view.slots.index(view.selected) + 1} of {len(view.slots)} ", "dim")
-    row.add(f" {entry.slot.name}", "title").add(f" {SIGNS.dot} {worker_text.gpu_name(entry.slot)}  ")
+    row.add(f" {entry.slot.name}", "title").add(f" · {worker_text.gpu_name(entry.slot)}  ")
     after = " after" if worker.state.ended else ""
     state = f"{worker_text.state_of(worker)}{after} {units.span(worker_text.state_s(entry))}"
     row.add(f"{worker_text.sign_of(entry)} {state}", worker_text.style_of(entry))
@@ -370,4 +370,4 @@ def title_rows(view: View, width: int, height: int) -> Sequence[Row]:
     row.add(f"  PID {worker.pid}" if worker.pid else "", "dim")
     row.add(f"  job {worker_text.job_of(worker)}" if worker.job is not None else "")
     notes = worker_text.notes(entry)[:_MAX_NOTES]
-    return [row, *(Row(width).add(f" {SIGNS.pointer} {note.text}", note.style) for note in notes)]
+    return [row, *(Row(width).add(f" ▸ {note.text}", note.style) for note in notes)]

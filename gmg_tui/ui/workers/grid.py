@@ -9,7 +9,7 @@ from textual.geometry import Size
 
 from gmg_tui.model import WorkerState, units
 from gmg_tui.ui import facts, worker_text
-from gmg_tui.ui.drawing import SIGNS, Row, bar, load_style
+from gmg_tui.ui.drawing import Row, bar, load_style
 from gmg_tui.ui.rows import Rows
 from gmg_tui.ui.slots import SlotView
 from gmg_tui.ui.table import DescribedTable
@@ -194,11 +194,11 @@ def tile(entry: SlotView, width: int, height: int, line: RateLine) -> list[Row]:
         _processor_row(entry, Row(inner)),
         _memory_row(entry, Row(inner)),
     ]
-    corner, edge = (SIGNS.chosen_corner, SIGNS.chosen_line) if entry.chosen else (SIGNS.corner, SIGNS.line)
+    corner, edge = ("┏┓┗┛", "━┃") if entry.chosen else ("╭╮╰╯", "─│")
     border = "selected" if entry.chosen else "border"
     foot = Row(width, edge[0], border).add(corner[2] + edge[0], border).end(edge[0] + corner[3], border)
     if entry.chosen and has_line:
-        scale = f" {units.span(line.seconds)} {SIGNS.dot} median ±{100 * line.around:.0f} % "
+        scale = f" {units.span(line.seconds)} · median ±{100 * line.around:.0f} % "
         foot.add(scale if len(scale) < foot.room else "", "dim")
     return [
         _head(entry, width, corner[:2], edge[0], border),
@@ -217,7 +217,7 @@ def _head(entry: SlotView, width: int, corner: str, line: str, border: str) -> R
     row.end(f" {worker_text.sign_of(entry)} {worker_text.state_of(worker)}", worker_text.style_of(entry))
     row.add(f"{corner[0]}{line} ", border)
     if entry.marked:
-        row.add(f"{SIGNS.mark} ", "warn")
+        row.add("◆ ", "warn")
     row.add(entry.slot.name, "strong" if entry.chosen else "title")
     if worker.group is not None:
         row.add(f" {worker_text.rank_name(worker.group)}", limit=row.room - 1)
@@ -226,7 +226,7 @@ def _head(entry: SlotView, width: int, corner: str, line: str, border: str) -> R
     gpu = worker_text.gpu_name(entry.slot)
     while gpu and len(gpu) + 4 > row.room:  # drop last words until the name fits
         gpu = gpu.rpartition(" ")[0]
-    return row.add(f" {SIGNS.dot} {gpu} " if gpu else " ", "dim")
+    return row.add(f" · {gpu} " if gpu else " ", "dim")
 
 
 def _rate_row(entry: SlotView, line: RateLine, row: Row) -> Row:
@@ -259,7 +259,7 @@ def _processor_row(entry: SlotView, row: Row) -> Row:
         return row.add("no figures yet", "dim")
     busy_pct, power_w = sample.gpu_util_pct, sample.power_w
     hot = "warn" if sample.throttle else load_style(sample, "temperature_c")
-    row.end(f"{units.whole(sample.temperature_c):>4} {SIGNS.degree}C", hot)
+    row.end(f"{units.whole(sample.temperature_c):>4} °C", hot)
     row.end(f"/{sample.power_limit_w:.0f} W" if sample.power_limit_w is not None else " W")
     row.end(f"{units.whole(power_w):>4}", load_style(sample, "power_w"))
     row.add(f"{units.figure(busy_pct, '%'):>5} ", load_style(sample, "gpu_util_pct"))

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 from gmg_tui.model import WorkerState
 from gmg_tui.ui.charts import Canvas
-from gmg_tui.ui.drawing import SIGNS, Row, Values, braille_line
-from gmg_tui.ui.slots import SlotView, buckets
+from gmg_tui.ui.drawing import STATE_SIGNS, Row, Values, braille_line
+from gmg_tui.ui.slots import SlotView
 
 _DOTS_S: Final = (1, 2, 5)
 """Seconds per column of dots (two per cell): the first that fits the longest history is used."""
@@ -19,7 +19,7 @@ _SLOW: Final = -0.03
 """Deviation below which a rate is coloured as slow."""
 
 
-_RESTART: Final = SIGNS.states[WorkerState.RESTARTING]
+_RESTART: Final = STATE_SIGNS[WorkerState.RESTARTING]
 
 
 class RateLine(NamedTuple):
@@ -54,30 +54,28 @@ def rate_lines(entries: Iterable[SlotView], cells: int) -> dict[str, RateLine]:
 
 def _known_s(entry: SlotView) -> int:
     """Returns the seconds since the first known rate."""
-    rates = entry.history.fps
-    return len(rates) - next((at for at, rate in enumerate(rates) if rate is not None), len(rates))
+    first = next((second for second, rate in entry.history.fps.items() if rate is not None), None)
+    return 0 if first is None else entry.history.end - first + 1
 
 
 def _rate_line(entry: SlotView, cells: int, dot_s: int) -> RateLine:
-    """Compares the recent rates with the median of comparable workers.
+    """Compares the recent rates with the median of comparable workers, or else with the worker's own median.
 
-    A worker without comparable ones is compared with its own median.
+    Columns of dots are aligned to the clock, and cells to even columns, so that the line moves a whole cell at a time,
+    which keeps it cheap on a slow line.
     """
     worker, history = entry.worker, entry.history
-    last = history.end // dot_s | 1  # cells start at even columns of dots, so that they move whole
-    early = 1 - history.end // dot_s % 2
-    known = buckets(history.fps, history.end, 2 * cells - early, dot_s)
-    values: list[float | None] = [*[None] * (2 * cells - early - len(known)), *known, *[None] * early]
-    start = int(worker.newest.started // dot_s) - (last - 2 * cells + 1)
-    if worker.job is not None:  # the last job's rates are not comparable
-        own = min(max(0, start), 2 * cells)
-        values[:own] = [None] * own
+    end = (history.end // dot_s | 1) + 1
+    columns = range(end - 2 * cells, end)
+    start = int(worker.newest.started // dot_s)
+    first = columns.start if worker.job is None else start  # the last job's rates are not comparable
+    values = [history.mean(column * dot_s, dot_s) if column >= first else None for column in columns]
     middle = entry.median_fps or median([value for value in values if value] or [0.0])
     rate = worker.current_fps
     return RateLine(
         [None if value is None or not middle else value / middle - 1 for value in values],
         rate / middle - 1 if rate is not None and middle else None,
-        start // 2 if worker.attempt > 1 and 0 <= start < 2 * cells else None,
+        (start - columns.start) // 2 if worker.attempt > 1 and start in columns else None,
         2 * cells * dot_s,
     )
 

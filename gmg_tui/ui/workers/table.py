@@ -8,7 +8,7 @@ from textual.strip import Strip
 from gmg_tui.model import Worker, WorkerState, total_fps, units
 from gmg_tui.results.column import Column
 from gmg_tui.ui import worker_text
-from gmg_tui.ui.drawing import SIGNS, Piece, Row, load_style
+from gmg_tui.ui.drawing import Piece, Row, load_style
 from gmg_tui.ui.facts import Fact
 from gmg_tui.ui.header import states
 from gmg_tui.ui.slots import ORDERS, SLOT_ORDER, WORKERS, SlotView, in_trouble, severity
@@ -123,13 +123,13 @@ class WorkerTable(Table[Band]):
         worker, text = entry.worker, column.text(entry)
         match column.name:
             case "slot":
-                mark = SIGNS.mark if entry.marked else ""
+                mark = "◆" if entry.marked else ""
                 return text + mark, "strong" if entry.chosen else "text"
             case "state":
                 stuck = worker.stuck and worker.lost_since is None
                 return f"{worker_text.sign_of(entry)} {'STUCK' if stuck else text}", worker_text.style_of(entry)
             case "notes":
-                return f" {SIGNS.dot} ".join(note.text for note in notes), notes[0].style if notes else "text"
+                return " · ".join(note.text for note in notes), notes[0].style if notes else "text"
             case "fps" | "n_envs" | "history" if covered:
                 return "", "dim"
             case "history":
@@ -176,7 +176,7 @@ class WorkerTable(Table[Band]):
         envs = units.count(worker.newest.n_envs, "env") if worker.newest.n_envs is not None else ""
         texts = (rank, worker_text.job_of(worker), *(note.text for note in notes), envs, " ".join(worker.newest.args))
         style = notes[0].style if notes else "text"
-        yield Fact("", f"{entry.slot.name}  {f' {SIGNS.dot} '.join(filter(None, texts))}", style)
+        yield Fact("", f"{entry.slot.name}  {' · '.join(filter(None, texts))}", style)
 
 
 # Nodes
@@ -192,9 +192,9 @@ def node_line(view: View, band: Band, width: int) -> Row:
     here = view.selected in band.slots
     row = Row(width).end(f"{sum(powers.values()):9,.0f} W " if powers else " " * 12)
     fps = total_fps(tuple(each for each in workers if each.lost_since is None))
-    row.end(f"  {SIGNS.sigma} {units.fps(fps):>11} FPS" if fps is not None else " " * 19, "fps")
-    row.add(SIGNS.pointer if here else " ", "selected")
-    row.add(SIGNS.mark if view.marked.intersection(band.slots) else " ", "warn")
+    row.end(f"  Σ {units.fps(fps):>11} FPS" if fps is not None else " " * 19, "fps")
+    row.add("▸" if here else " ", "selected")
+    row.add("◆" if view.marked.intersection(band.slots) else " ", "warn")
     name = band.node.ljust(max(map(len, view.nodes)))
     row.add(f"{'+' if band.slots else '-'} {name} ", "strong" if here else "title")
     gpus = len({each.slot.gpu.uuid for each in entries if each.slot.gpu is not None})
@@ -207,7 +207,7 @@ def node_line(view: View, band: Band, width: int) -> Row:
         name = worst.slot.name.rpartition("/")[2]
         found += [Note(f"{name}: {trouble.text}", trouble.style) for trouble in worker_text.notes(worst)[:1]]
     for note in found:
-        row.add(f" {SIGNS.dot} ", "dim").add(note.text, note.style)
+        row.add(" · ", "dim").add(note.text, note.style)
     return row
 
 
