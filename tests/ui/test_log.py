@@ -47,7 +47,7 @@ async def test_the_log_follows_until_a_page_up_and_again_after_end() -> None:
         await play.sees(pilot, "paused at 96 %, 5 new lines")
         assert _log(app)[1:] == paused
         await press(pilot, "end")
-        await play.sees(pilot, "following")
+        await play.sees(pilot, "later 4")
         _more(app, 1, "newest")
         await play.sees(pilot, "newest 0")
 
@@ -106,7 +106,7 @@ async def test_the_current_match_is_highlighted_differently() -> None:
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "3 lines")
         await press(pilot, "slash", *"needle")
-        await play.sees(pilot, "match 1 of 3")
+        await play.sees(pilot, "match 3 of 3")
         await play.until(pilot, lambda: len(_styles(app, "needle")) >= 3, "the search for the whole word")
         styles = _styles(app, "needle")[:3]
         assert styles[0] == styles[1] != styles[2]
