@@ -82,7 +82,7 @@ async def test_the_match_stays_on_its_line_when_lines_arrive(late: int) -> None:
         await play.sees(pilot, "12 lines")
         log = app.main.log_view
         await press(pilot, "slash", *"needle", "enter")
-        await play.until(pilot, lambda: log.text.startswith("needle"), "a match")
+        await play.until(pilot, lambda: log.text == "needle 1", "a match")
         before = log.text
         _more(app, late)
         await pilot.pause()
