@@ -8,11 +8,10 @@ import gc
 import importlib
 import os
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
 
-from gmg_tui.model import Session, Snapshot
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.client import Source
+from gmg_tui.ui.outcome import Outcome
 
 __all__ = ["Outcome", "load", "run"]
 
@@ -20,18 +19,6 @@ _SWITCHES = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
 """Read by Textual on import: no animations, and scrolling by whole rows."""
 _GARBAGE = 20_000
 """Objects before a garbage collection: a redraw makes thousands, and reference counting frees nearly all."""
-
-
-class Outcome(NamedTuple):
-    """The interface's end, and the session's state then."""
-
-    how: str
-    """    `ended`: all workers have ended; `stopped`: they were stopped from here; `detached`: they keep running; `lost`: the
-    engine is gone; `looked`: the session had ended before."""
-    session: Session
-    snapshot: Snapshot
-    reason: str = ""
-    """The reason the engine was lost."""
 
 
 def load() -> None:
