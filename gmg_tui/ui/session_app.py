@@ -17,9 +17,10 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.session import LOGS, worker_log
 from gmg_tui.session.client import Source
 from gmg_tui.session.protocol import Action, Seen
-from gmg_tui.ui import Outcome, keys, worker_text
+from gmg_tui.ui import keys, worker_text
 from gmg_tui.ui.dialogs import confirmation, quit_dialog
 from gmg_tui.ui.drawing import safe
+from gmg_tui.ui.outcome import Outcome
 from gmg_tui.ui.terminal import TerminalDriver
 from gmg_tui.ui.view import View
 
