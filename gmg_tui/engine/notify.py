@@ -11,11 +11,9 @@ from gmg_tui.model import TERMINAL_WAYS, Occurrence, OccurrenceKind, RunSpec, Sn
 from gmg_tui.model.text import one_line
 
 TIMEOUT_S = 30.0
-"""Time limit of a command."""
 FINISH_TIMEOUT_S = 2 * TIMEOUT_S
 """Time limit of the commands at the end of a session."""
 MAX_EVENTS = 1000
-"""Maximum number of occurrences kept."""
 _MAX_OCCURRENCES = 16
 """Occurrences in a snapshot: a client further behind misses some."""
 _MAX_WAITING = 32

@@ -97,7 +97,7 @@ def advice(script: str) -> str:
     return f"{script} starts its ranks itself, so they appear as one worker; gmg-tui --ddp TRAIN.py shows each"
 
 
-class Meeting(NamedTuple):
+class Rendezvous(NamedTuple):
     """The rendezvous of a rank with its group in one attempt."""
 
     rank: int
@@ -124,27 +124,27 @@ class Meeting(NamedTuple):
     """True if each rank sees only its own GPU and is local rank 0 (torchrun's `--virtual-local-rank`)."""
 
 
-def variables(meeting: Meeting, base: Mapping[str, str]) -> dict[str, str]:
+def variables(rendezvous: Rendezvous, base: Mapping[str, str]) -> dict[str, str]:
     """Returns the variables that torchrun sets for a rank, given the environment `base`."""
-    rank, size = str(meeting.rank), str(meeting.world_size)
+    rank, size = str(rendezvous.rank), str(rendezvous.world_size)
     values = {
         "RANK": rank,
-        "LOCAL_RANK": "0" if meeting.virtual_local_rank else str(meeting.local_rank),
+        "LOCAL_RANK": "0" if rendezvous.virtual_local_rank else str(rendezvous.local_rank),
         "WORLD_SIZE": size,
-        "LOCAL_WORLD_SIZE": str(meeting.local_size),
-        "GROUP_RANK": str(meeting.machine),
-        "GROUP_WORLD_SIZE": str(meeting.machines),
+        "LOCAL_WORLD_SIZE": str(rendezvous.local_size),
+        "GROUP_RANK": str(rendezvous.machine),
+        "GROUP_WORLD_SIZE": str(rendezvous.machines),
         "ROLE_NAME": "default",
         "ROLE_RANK": rank,
         "ROLE_WORLD_SIZE": size,
-        "MASTER_ADDR": meeting.address,
-        "MASTER_PORT": str(meeting.port),
-        "TORCHELASTIC_RESTART_COUNT": str(meeting.restarts),
-        "TORCHELASTIC_MAX_RESTARTS": str(meeting.max_restarts),
-        "TORCHELASTIC_RUN_ID": meeting.run_id,
+        "MASTER_ADDR": rendezvous.address,
+        "MASTER_PORT": str(rendezvous.port),
+        "TORCHELASTIC_RESTART_COUNT": str(rendezvous.restarts),
+        "TORCHELASTIC_MAX_RESTARTS": str(rendezvous.max_restarts),
+        "TORCHELASTIC_RUN_ID": rendezvous.run_id,
         # Makes rank 0 open the store, as gmg-tui opens none (`torch/distributed/rendezvous.py`, `_create_c10d_store`).
         "TORCHELASTIC_USE_AGENT_STORE": "False",
-        "TORCHELASTIC_ERROR_FILE": meeting.error_file,
+        "TORCHELASTIC_ERROR_FILE": rendezvous.error_file,
     }
     for name in (_ASYNC_ERRORS, "OMP_NUM_THREADS"):
         if name not in base:

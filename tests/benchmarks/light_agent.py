@@ -12,7 +12,7 @@ import msgspec
 
 import gmg_tui
 from gmg_tui import model
-from gmg_tui.engine.attempts.attempt import Outcome
+from gmg_tui.engine.attempts.attempt import Outcome, StopCause
 from gmg_tui.engine.nodes import states
 from gmg_tui.model import Attempt, Fps, Gpu, GpuSample, Phase, RunSpec, Session, Slot, Snapshot, WorkerState
 from gmg_tui.session import AGENT_MARK, protocol
@@ -49,7 +49,7 @@ def _report(slot: str, assignment: states.Assignment, began: float) -> states.At
         cpu_pct=100.0,
         memory_rss_mib=4000.0,
     )
-    outcome = Outcome(by_user=True) if state.ended else None
+    outcome = Outcome(cause=StopCause.COMMAND) if state.ended else None
     return states.AttemptReport(assignment.key, view, outcome=outcome)
 
 

@@ -25,7 +25,6 @@ _log = logging.getLogger(__name__)
 _SNAPSHOT_DELAY_S = 0.1
 """Delay of a snapshot after a change, so that it includes further changes."""
 _MIN_LINES_GAP_S = 0.25
-"""Minimum time between two messages with lines."""
 _HELLO_TIMEOUT_S = 5.0
 _MAX_CLIENTS = 64
 """Limits the clients with control, and the read-only ones."""

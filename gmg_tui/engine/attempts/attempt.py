@@ -13,7 +13,7 @@ from gmg_tui.jobs.argument_placeholders import JOB_NAMES
 from gmg_tui.model import Checkpoint, JobRecord, Rank, RunSpec, Slot, SweepSpec
 from gmg_tui.scripts.checkpoints import before_nan
 from gmg_tui.scripts.genesis.output.failures import Failure
-from gmg_tui.scripts.torchrun import Meeting
+from gmg_tui.scripts.torchrun import Rendezvous
 
 if TYPE_CHECKING:
     from gmg_tui.engine.attempts.local_attempt import LocalAttempt
@@ -74,19 +74,27 @@ class Outcome(NamedTuple):
 
     failure: Failure | None = None
     """None if it finished or was stopped."""
-    by_user: bool = False
-    """True if a command stopped it."""
+    cause: StopCause | None = None
+    """The origin of its stop or cancellation; None if it ended by itself."""
     had_progress: bool = False
     running_s: float = 0.0
-    """Seconds in its running phase."""
     unprepared: bool = False
-    """True if it could not be prepared."""
-    by_group: bool = False
-    """True if another rank ended it or kept it from starting."""
+    unready: str | None = None
+    """The reason, outside the script, that preparation failed."""
     final: bool = False
     """True if no other attempt can follow: its node is gone."""
     again: bool = False
     """True if another attempt follows at once, without counting: its node's agent was replaced."""
+
+    @property
+    def by_user(self) -> bool:
+        """True if a command stopped it."""
+        return self.cause is StopCause.COMMAND
+
+    @property
+    def by_group(self) -> bool:
+        """True if another rank ended it or kept it from starting."""
+        return self.cause is StopCause.GROUP
 
 
 class RankActivity(Struct, frozen=True, omit_defaults=True):
@@ -99,9 +107,7 @@ class RankActivity(Struct, frozen=True, omit_defaults=True):
     lives: bool = False
     phase_started: float = 0.0
     in_running: bool = False
-    """True in its running phase."""
     progress_at: float | None = None
-    """Moment of its last progress report."""
     progress_every_s: float = 0.0
     """The longest recent interval between two reports."""
     idle_s: float = 0.0
@@ -135,11 +141,9 @@ class Task:
     cards: tuple[Slot, ...] = ()
     """The slots whose GPUs its worker sees, in CUDA's order; empty for only its own."""
     rank: Rank | None = None
-    """Its rank in its group; None outside a group."""
-    meeting: Meeting | None = None
+    rendezvous: Rendezvous | None = None
     """The rendezvous of a rank with its group, if another engine manages that."""
     timeout_s: float | None = None
-    """Limit of one attempt."""
     resume_args: tuple[str, ...] = ()
     """Added to the arguments of an attempt that can continue from a checkpoint, placeholders not filled in."""
     checkpoints: tuple[Checkpoint, ...] = ()
@@ -149,13 +153,12 @@ class Task:
     job: int | None = None
     """The job's number, from 1; None in a plain run."""
     name: str = ""
-    """The job's name."""
     values: Mapping[str, object] = field(default_factory=dict)
     """Values of additional placeholders."""
 
-    def number(self, meeting: Meeting | None) -> int:
+    def number(self, rendezvous: Rendezvous | None) -> int:
         """Returns the number of the next attempt; for a rank, of the one with this rendezvous."""
-        return self.first_attempt + (meeting.restarts if meeting is not None else 0)
+        return self.first_attempt + (rendezvous.restarts if rendezvous is not None else 0)
 
     @property
     def own_values(self) -> Mapping[str, object]:

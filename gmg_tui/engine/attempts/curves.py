@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from operator import attrgetter
 
 from gmg_tui.engine.clock import unix
 from gmg_tui.model import Broken, Curve, Point
@@ -14,6 +15,9 @@ MAX_POINTS = 400
 MIN_INTERVAL_S = 1.0
 MAX_VALUE = 1e300
 """Greater values count as infinite: their sums and differences would overflow."""
+
+
+_value = attrgetter("value")
 
 
 class _Points:
@@ -32,10 +36,8 @@ class _Points:
         self.count += 1
         if math.isfinite(value.value):
             self.finite = value.value
-            if self.lowest is None or value.value < self.lowest.value:
-                self.lowest = value
-            if self.highest is None or value.value > self.highest.value:
-                self.highest = value
+            self.lowest = min(self.lowest or value, value, key=_value)
+            self.highest = max(self.highest or value, value, key=_value)
         points = self.points
         if len(points) > 1 and points[-1].at - points[-2].at < self.interval_s:
             points.pop()

@@ -46,10 +46,9 @@ async def outcome_of(
         failure = Failure(FailureKind.SCRIPT, f"exit code 0 after {readings.unclean}", SEE_LOG)
     return Outcome(
         failure,
-        by_user=cause is StopCause.COMMAND and survivors is None,
+        cause if survivors is None else None,
         had_progress=readings.reader.had_progress,
         running_s=readings.reader.running_s(time.monotonic()),
-        by_group=cause is StopCause.GROUP,
     )
 
 
@@ -59,10 +58,10 @@ async def _failure_of(readings: Readings, spec: RunSpec, exit_code: int) -> Fail
     if entry is not None:
         return Failure(FailureKind.CONFIG, entry, "")
     failure = _with_python(_with_order(readings.reader.failure(exit_code), spec), spec)
-    meeting = readings.launch.meeting
+    rendezvous = readings.launch.rendezvous
     vague = failure.kind in (FailureKind.UNKNOWN, FailureKind.KILLED)
-    if meeting is not None and vague:  # its record has more detail
-        recorded = await recorded_in(Path(meeting.error_file))
+    if rendezvous is not None and vague:  # its record has more detail
+        recorded = await recorded_in(Path(rendezvous.error_file))
         failure = explain_recorded(recorded) if recorded is not None else failure
     return failure
 

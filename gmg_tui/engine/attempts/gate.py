@@ -20,7 +20,6 @@ MAX_UNSEEN_WAIT_S = 120.0
 MAX_BUILD_WAIT_S = 900.0
 """Maximum wait for a worker that builds: convex decomposition of detailed meshes takes many minutes."""
 CHECK_INTERVAL_S = 1.0
-"""Interval of checks of the builder."""
 STAGGER_S = 3.0
 
 _ANNOUNCED = frozenset({Phase.CREATING, Phase.BUILDING})
@@ -46,7 +45,6 @@ class Gate:
         """When the builder's turn began, monotonic seconds."""
         self._watching: asyncio.Task[None] | None = None
         self._change = asyncio.Event()
-        """Set and replaced on every change."""
 
     async def wait(self, slot: str, report: Report) -> None:
         """Waits until the worker on `slot` may start; `report` gets the wait reason."""

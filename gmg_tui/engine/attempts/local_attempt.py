@@ -49,7 +49,6 @@ class LocalAttempt:
 
     Attributes:
         slot, task: What it is to run, and where.
-        unready: The reason, outside the script, that preparation failed.
         stopped: How and why it was stopped first, before its first process ended.
         end: The state and the reason that its worker ended it with; None until then.
         exit_code: The script's, negative for a signal; None while it lives.
@@ -61,7 +60,6 @@ class LocalAttempt:
     def __init__(self, host: LocalHost, ring: RingBuffer, memory: GpuMemory | None, worker: Worker) -> None:
         self.slot, self.task = worker.slot, worker.task
         self.stopped: Stop | None = None
-        self.unready: str | None = None
         self.exit_code: int | None = None
         self.life = Life.PREPARING
         self.end: tuple[WorkerState, str | None] | None = None
@@ -113,14 +111,14 @@ class LocalAttempt:
             self._preparing.cancel()
         if self._preparing.cancelled() or self.stopped is not None:
             by_group = self.stopped is None or self.stopped.cause is StopCause.GROUP
-            return Outcome(by_user=not by_group, by_group=by_group, unprepared=not by_group)
+            return Outcome(cause=StopCause.GROUP if by_group else StopCause.COMMAND, unprepared=not by_group)
         error = self._preparing.exception()
         if isinstance(error, NvmlUnavailable | GmgError):
             failure = of_preparation(error)
-            self.unready = failure.reason if isinstance(error, NvmlUnavailable) else None
             _log.info("%s: an attempt could not be prepared: %s", self.slot.name, failure.reason)
-            return Outcome(failure, unprepared=True)
-        return self._preparing.result() or Outcome(by_group=True)
+            unready = failure.reason if isinstance(error, NvmlUnavailable) else None
+            return Outcome(failure, unprepared=True, unready=unready)
+        return self._preparing.result() or Outcome(cause=StopCause.GROUP)
 
     async def _prepare(self) -> Launch | None:
         """Waits until it may start, and prepares it. Returns None if its group's attempt is cancelled.
@@ -135,10 +133,10 @@ class LocalAttempt:
             await any_of(self._skips_waits, memory.released(waits))
             kept = memory.still_taken()
         waits(None)
-        meeting = await self._worker.rendezvous() if self.task.rank is not None else None
-        if meeting is None and self.task.rank is not None:
+        rendezvous = await self._worker.rendezvous() if self.task.rank is not None else None
+        if rendezvous is None and self.task.rank is not None:
             return None
-        launch = await self._host.prepare(self.slot, self.task, meeting, waits)
+        launch = await self._host.prepare(self.slot, self.task, rendezvous, waits)
         self._counts = asyncio.ensure_future(self._host.make_counts(waits))
         await asyncio.shield(self._counts)
         await self._worker.reserve(launch.number)

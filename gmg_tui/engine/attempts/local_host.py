@@ -40,7 +40,7 @@ from gmg_tui.scripts.genesis.environ import Environment, threads_each, worker_en
 from gmg_tui.scripts.interpreter import has_robosuite
 from gmg_tui.scripts.probe.counts import Counts, make_folder
 from gmg_tui.scripts.readers import formats
-from gmg_tui.scripts.torchrun import Meeting, variables
+from gmg_tui.scripts.torchrun import Rendezvous, variables
 from gmg_tui.simulation import FOLDER, VARIABLE
 
 if TYPE_CHECKING:
@@ -62,15 +62,12 @@ class Launch(NamedTuple):
     """The command of one attempt, with its context."""
 
     number: int
-    """Number of the attempt, from 1."""
     task: Task
     slot: Slot
-    meeting: Meeting | None
-    """The rendezvous of a rank with its group; None outside a group."""
+    rendezvous: Rendezvous | None
     args: tuple[str, ...]
     """The script's arguments, placeholders filled in."""
     command: tuple[str, ...]
-    """The whole command line."""
     environment: Environment
     remembered: PhaseTimes
     """Phase times of earlier starts of the script with these arguments."""
@@ -135,7 +132,7 @@ class LocalHost:
         """Returns an attempt of a worker's task on its slot."""
         return LocalAttempt(self, slot.ring, slot.memory, worker)
 
-    async def meeting_place(self, slots: Sequence[str]) -> tuple[str, int]:
+    async def rendezvous_address(self, slots: Sequence[str]) -> tuple[str, int]:
         """Returns an address and a free port for the ranks on these slots; port 0 if there is none."""
         return torchrun.LOOPBACK, torchrun.free_port()
 
@@ -206,12 +203,12 @@ class LocalHost:
         result: _T = task.result()  # type: ignore[assignment]  # a key stands for one function
         return result
 
-    async def prepare(self, slot: Slot, task: Task, meeting: Meeting | None, report: Report) -> Launch:
+    async def prepare(self, slot: Slot, task: Task, rendezvous: Rendezvous | None, report: Report) -> Launch:
         """Prepares an attempt, and fills in its placeholders.
 
         `report` gets the wait reason. Raises `NvmlUnavailable`, or `GmgError` if a disk fails or does not answer.
         """
-        number = task.number(meeting)
+        number = task.number(rendezvous)
         gpu_index = egl_index = None
         if slot.gpu is not None:
             gpu_index = await self._index_of(slot.gpu, report)
@@ -247,15 +244,19 @@ class LocalHost:
             threads=self._threads(cores),
             robosuite=self._robosuite,
             extra={name: fill(value, values) for name, value in env.items()} | simulation,
-            more={} if meeting is None else variables(meeting, {**os.environ, **env}),
+            more={} if rendezvous is None else variables(rendezvous, {**os.environ, **env}),
             devices=await self._devices(task.cards, report)
-            if meeting is None or not meeting.virtual_local_rank
+            if rendezvous is None or not rendezvous.virtual_local_rank
             else (),
         )
         if self.spec.probe:
             added = probe.on_path(environment.full)
             environment = environment._replace(set=environment.set | added, full=environment.full | added)
-        full, cwd, error_file = environment.full, self.spec.cwd, meeting.error_file if meeting is not None else None
+        full, cwd, error_file = (
+            environment.full,
+            self.spec.cwd,
+            rendezvous.error_file if rendezvous is not None else None,
+        )
         await self.from_disk(
             "the disk with the kernel cache", lambda: caches_ready(full, cwd), report, caches.kernel_cache(full, cwd)
         )
@@ -272,7 +273,7 @@ class LocalHost:
             number,
             task,
             slot,
-            meeting,
+            rendezvous,
             args,
             (self.spec.python, *module, script, *args),
             environment,

@@ -54,13 +54,12 @@ class Readings:
         self.launch = launch
         self.started_clock = time.monotonic()
         self.ended_clock: float | None = None
-        """The attempt's end, monotonic seconds."""
         self.reported = ReportedResults(host.result_names)
         """The results in the script's `gmg:result` lines, and its named metrics."""
         self.reader = Reader(
             launch.slot.gpu is not None,
             self.started_clock,
-            rank=launch.meeting is not None or host.torchrun,
+            rank=launch.rendezvous is not None or host.torchrun,
             formats=host.formats,
             args=launch.args,
         )

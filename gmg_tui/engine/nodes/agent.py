@@ -79,7 +79,6 @@ class AssignedAttempt:
             self.assignment.key,
             worker.view(worker.task.index),
             worker.result,
-            worker.unready,
             worker.activity().shifted(-now) if worker.rank is not None else None,
             outcome if has_ended else None,
             curves,

@@ -155,11 +155,11 @@ class Fleet:
         """Returns an attempt of a worker's task on its slot."""
         return RemoteAttempt(self._nodes[engine_slot.slot.node], worker)
 
-    async def meeting_place(self, slots: Sequence[str]) -> tuple[str, int]:
+    async def rendezvous_address(self, slots: Sequence[str]) -> tuple[str, int]:
         """Returns rank 0's node's address and a port. Raises `GmgError` if other nodes cannot reach it."""
         names = {self._slots[slot].slot.node for slot in slots}
         first = self._slots[slots[0]].slot.node
-        address, port = await self._nodes[first].meeting_place()
+        address, port = await self._nodes[first].rendezvous_address()
         if len(names) > 1 and address == LOOPBACK and not isinstance(self._launcher, Local):
             raise GmgError(f"the ranks cannot meet: {first} has reported no address that other nodes can reach", 1)
         return (LOOPBACK if len(names) == 1 else address), port

@@ -296,7 +296,7 @@ class Node:
             self._unsent.add(slot)
             self._to_send.set()
 
-    async def meeting_place(self) -> tuple[str, int]:
+    async def rendezvous_address(self) -> tuple[str, int]:
         """Returns an address and a free port for a group's rendezvous, a new one each time; port 0 if unknown."""
         try:
             async with asyncio.timeout(self._lost_after_s):

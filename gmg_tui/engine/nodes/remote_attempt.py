@@ -21,7 +21,7 @@ from gmg_tui.model import NO_ATTEMPT, Curve, Details, HotSpot, Sign, SpeedFacts,
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import torchrun
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
-from gmg_tui.scripts.torchrun import Meeting
+from gmg_tui.scripts.torchrun import Rendezvous
 
 if TYPE_CHECKING:
     from gmg_tui.engine.nodes.node import Node
@@ -43,13 +43,12 @@ class RemoteAttempt:
 
     def __init__(self, node: Node, worker: Worker) -> None:
         self.slot, self.task = worker.slot, worker.task
-        self.unready: str | None = None
         self.assignment: Assignment | None = None
         self._node, self._worker = node, worker
         self.life = Life.PREPARING
         self.end: tuple[WorkerState, str | None] | None = None
         self.stopped: Stop | None = None
-        self._preparing: asyncio.Task[Meeting | None] | None = None
+        self._preparing: asyncio.Task[Rendezvous | None] | None = None
         self._outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._report: AttemptReport | None = None
         self._curves: dict[str, Curve] = {}
@@ -71,13 +70,13 @@ class RemoteAttempt:
             if self._outcome.done():
                 return self._outcome.result()
             try:
-                meeting = None if self._preparing.cancelled() else self._preparing.result()
+                rendezvous = None if self._preparing.cancelled() else self._preparing.result()
             except GmgError as error:
                 return Outcome(of_preparation(error), unprepared=True)
-            if self.stopped is not None or (meeting is None and self.task.rank is not None):
+            if self.stopped is not None or (rendezvous is None and self.task.rank is not None):
                 by_user = self.stopped is not None and self.stopped.cause is StopCause.COMMAND
-                return Outcome(by_user=by_user, by_group=not by_user, unprepared=by_user)
-            self.assignment = Assignment(next(_keys), replace(self.task, meeting=meeting))
+                return Outcome(cause=StopCause.COMMAND if by_user else StopCause.GROUP, unprepared=by_user)
+            self.assignment = Assignment(next(_keys), replace(self.task, rendezvous=rendezvous))
             self._node.assign(self)
             if self._node.lost_since is not None:  # while the ranks waited for each other
                 self.node_lost(f"{self._node.name} is lost")
@@ -88,16 +87,16 @@ class RemoteAttempt:
             self.life = Life.ENDED
             self._node.dismiss(self)
 
-    async def _prepare(self) -> Meeting | None:
+    async def _prepare(self) -> Rendezvous | None:
         if (gone := self._node.gone or self._node.missing(self.slot.name)) is not None:
             self.node_lost(gone, for_good=True)
         elif not self._node.available.is_set():
             self._worker.waits(f"for {self._node.name}")
             await self._node.available.wait()
         self._worker.waits(None)
-        meeting = await self._worker.rendezvous() if self.task.rank is not None else None
-        await self._worker.reserve(self.task.number(meeting))
-        return meeting
+        rendezvous = await self._worker.rendezvous() if self.task.rank is not None else None
+        await self._worker.reserve(self.task.number(rendezvous))
+        return rendezvous
 
     def _finish(self, outcome: Outcome) -> None:
         if not self._outcome.done():
@@ -113,17 +112,18 @@ class RemoteAttempt:
         is_job, is_rank, stop = self.task.job is not None, self.task.rank is not None, self.stopped
         if self.life is Life.ENDED or self._outcome.done():
             return
-        if is_job or for_good:
-            self.unready = reason
+        unready = reason if is_job or for_good else None
         failure, final = Failure(FailureKind.DEVICE, reason, ""), for_good and not is_rank
         if self.assignment is None:
-            if self.unready is not None:
-                self._finish(Outcome(failure, unprepared=True, final=final))
+            if unready is not None:
+                self._finish(Outcome(failure, unprepared=True, unready=unready, final=final))
         elif stop is not None or is_job or is_rank or for_good or replaced:
-            by_user = stop is not None and stop.cause is StopCause.COMMAND
-            again, by_group = replaced and not (is_rank or is_job or stop), stop is not None and not by_user
-            lost = failure if stop is None else None
-            self._finish(Outcome(lost, by_user, unprepared=is_job, by_group=by_group, final=final, again=again))
+            again = replaced and not (is_rank or is_job or stop)
+            outcome = Outcome(failure, unprepared=is_job, unready=unready, final=final, again=again)
+            if stop is not None:
+                by_user = stop.cause is StopCause.COMMAND
+                outcome = outcome._replace(failure=None, cause=StopCause.COMMAND if by_user else StopCause.GROUP)
+            self._finish(outcome)
             self._worker.leader_ended(1)
         else:
             self._away = True
@@ -139,7 +139,7 @@ class RemoteAttempt:
         if report.activity is not None:
             report = structs.replace(report, activity=report.activity.shifted(now))
         report = structs.replace(report, view=self._within_gpu(report.view))
-        self._report, self._away, self.unready = report, False, report.unready
+        self._report, self._away = report, False
         self._curves = report.curves or self._curves
         view, newest = report.view, report.view.newest
         if newest.number and self.life is Life.PREPARING:
@@ -187,7 +187,7 @@ class RemoteAttempt:
             waits_s = 0.0 if stop.kill else torchrun.stop_s(self._node.spec)
             asyncio.get_running_loop().call_later(waits_s + _END_REPORT_TIMEOUT_S, self._give_up)
         if self._node.lost_since is not None:
-            self._finish(Outcome(by_user=stop.cause is StopCause.COMMAND, by_group=stop.cause is StopCause.GROUP))
+            self._finish(Outcome(cause=stop.cause))
         self._worker.changed()
 
     def _give_up(self) -> None:

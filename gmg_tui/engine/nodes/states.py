@@ -48,7 +48,6 @@ class AttemptReport(Struct, frozen=True, omit_defaults=True):
     view: model.Worker
     result: Annotated[dict[str, Any], Meta(max_length=MAX_NAMES)] = {}
     """The values reported by `gmg:result` lines."""
-    unready: str | None = None
     activity: RankActivity | None = None
     """Only for a rank. Moments are seconds before the report."""
     outcome: Outcome | None = None

@@ -26,7 +26,6 @@ NOT_ENDED = "it had not ended when its session did"
 _CHECK_INTERVAL_S = 5.0
 """Interval of checks for the folder."""
 _MIN_WRITE_GAP_S = 1.0
-"""Minimum time between two writes."""
 _METRICS_INTERVAL_S = 30.0
 """Interval of writes for mere metrics: each write is flushed to the disk."""
 

@@ -268,7 +268,7 @@ class SlotBoard:
     def next(self) -> Allotment:
         """Returns the next job and its slots, or the slots reserved for the first job that cannot start yet."""
         usable = self._usable()
-        free = [name for name, each in usable.items() if name not in self.jobs and self._wait_reason(each) is None]
+        free = [engine_slot.slot.name for engine_slot in self.open()]
         for card in [card for card in self._cards.values() if card.suspected is not None]:
             records = [self.queue.records[job] for job, other in self._witnesses.items() if other is card]
             if not any(each.width <= self._alternatives(card) and not each.state.ended for each in records):
@@ -296,9 +296,9 @@ class SlotBoard:
         return lacks(job, room_mib(states[slot], beside))
 
     def open(self) -> Iterator[EngineSlot]:
-        """Yields the slots ready for a job: open, with the last job's memory released."""
+        """Yields the slots ready for a job."""
         for name, engine_slot in self._usable().items():
-            if name not in self.jobs and self._memory_wait_reason(engine_slot) is None:
+            if name not in self.jobs and self._wait_reason(engine_slot) is None:
                 yield engine_slot
 
     def _usable(self) -> dict[str, EngineSlot]:
@@ -318,14 +318,6 @@ class SlotBoard:
             return f"for its node: {engine_slot.away}"
         return f"for a while: {card.unready}" if time.monotonic() < card.paused_until else None
 
-    def _memory_wait_reason(self, engine_slot: EngineSlot) -> str | None:
-        """Returns the wait reason until the last job's memory is released, then None."""
-        if engine_slot.memory is None:
-            return None
-        others = (self.slots[name].gpu_uuid for name in self.jobs if name != engine_slot.slot.name)
-        engine_slot.memory.shared = engine_slot.gpu_uuid in others
-        return engine_slot.memory.awaited()
-
     def _wait_reason(self, engine_slot: EngineSlot) -> str | None:
         """Returns the slot's own wait reason; None if a job can start."""
         if engine_slot.slot.gpu is None:
@@ -335,7 +327,11 @@ class SlotBoard:
         sample = engine_slot.sample
         if sample is not None and sample.lost:
             return f"for its GPU: {sample.error or 'it is lost'}"
-        return self._memory_wait_reason(engine_slot)
+        if (memory := engine_slot.memory) is None:
+            return None
+        others = (self.slots[name].gpu_uuid for name in self.jobs if name != engine_slot.slot.name)
+        memory.shared = engine_slot.gpu_uuid in others
+        return memory.awaited()
 
     # For clients
 

@@ -16,7 +16,7 @@ from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import AlertAction, Rank, RankGroup, WorkerState
 from gmg_tui.scripts import checkpoints
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
-from gmg_tui.scripts.torchrun import Meeting
+from gmg_tui.scripts.torchrun import Rendezvous
 from gmg_tui.session import RANKS
 
 if TYPE_CHECKING:
@@ -39,10 +39,7 @@ _STATE_PRECEDENCE = (
 
 @dataclass
 class _Attempt:
-    """One attempt of all ranks."""
-
     ready: set[int] = field(default_factory=set)
-    """The ranks that are ready to start."""
     address: tuple[str, int] | None = None
     """The address and port of the rendezvous; None until all ranks are ready."""
     called_off: bool = False
@@ -52,7 +49,6 @@ class _Attempt:
     failed: list[int] = field(default_factory=list)
     """The failed ranks, in the order of failure."""
     outcomes: dict[int, Outcome] = field(default_factory=dict)
-    """Outcomes of the ranks that have ended."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -155,23 +151,23 @@ class Group:
             self._attempt.failed.append(rank)
         self.end()
 
-    async def rendezvous(self, rank: int, report: Report) -> Meeting | None:
+    async def rendezvous(self, rank: int, report: Report) -> Rendezvous | None:
         """Waits until all ranks are ready. Returns None if the attempt is cancelled."""
         attempt = self._attempt
         attempt.ready.add(rank)
         if not self._without(attempt.ready) and not attempt.called_off:
             self._attempts += 1
             self.policy.begun()
-            attempt.address = await self._workplace.meeting_place(self.slots)
+            attempt.address = await self._workplace.rendezvous_address(self.slots)
         self._changed()
         while attempt.address is None and not attempt.called_off:
             absent = self._without(attempt.ready)
             report(f"for {self._named(absent)}" if absent else None)
             await self._change.wait()
         report(None)
-        return None if attempt.called_off or attempt.address is None else self._meeting(rank, *attempt.address)
+        return None if attempt.called_off or attempt.address is None else self._rendezvous(rank, *attempt.address)
 
-    def _meeting(self, rank: int, address: str, port: int) -> Meeting:
+    def _rendezvous(self, rank: int, address: str, port: int) -> Rendezvous:
         session, ddp = self._session, self._session.spec.ddp
         number = self._task.first_attempt + self._attempts - 1
         folder = Path(session.spec.folder, RANKS, f"{self.id}-{number}-rank{rank}")
@@ -182,7 +178,7 @@ class Group:
         of_machine = *local, machines.index(nodes[rank]), len(machines)
         limits = self._attempts - 1, session.spec.max_restarts
         run_id, error_file = f"{session.id}-{self.id}", str(folder / "error.json")
-        return Meeting(
+        return Rendezvous(
             rank, len(self.slots), port, *limits, run_id, error_file, address, *of_machine, virtual_local_rank=virtual
         )
 

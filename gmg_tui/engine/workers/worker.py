@@ -20,7 +20,7 @@ from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.model import NO_ATTEMPT, Alert, AlertAction, Details, Phase, Stacks, WorkerState
 from gmg_tui.scripts.checkpoints import before_nan
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
-from gmg_tui.scripts.torchrun import Meeting
+from gmg_tui.scripts.torchrun import Rendezvous
 
 if TYPE_CHECKING:
     from gmg_tui.engine.attempts.attempt import Attempt, Workplace
@@ -33,7 +33,6 @@ STARTED = frozenset({WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COM
 """States of a process whose simulation is not running yet."""
 _UNDISTURBED = STARTED | {WorkerState.RUNNING}
 _MAX_PAST = 200
-"""Limit of earlier attempts kept."""
 
 
 class Worker:
@@ -47,7 +46,6 @@ class Worker:
         newest: Its newest attempt that has, or has had, a process.
         past: Records of the attempts before that.
         stuck: The reason it counts as stuck; None if it does not.
-        unready: The reason, outside the script, that preparation failed.
         failure: The last attempt's own failure.
         outcome: Result of its last attempt; None before and during an attempt.
         follows_rank0: True if another rank reports progress for it.
@@ -74,7 +72,6 @@ class Worker:
         self.reason: str | None = None
         self.advice: str | None = None
         self.stuck: str | None = None
-        self.unready: str | None = None
         self.failure: Failure | None = None
         self.outcome: Outcome | None = None
         self.raced = False
@@ -85,7 +82,6 @@ class Worker:
         self._attempt: Attempt | None = None
         """The current attempt, from its preparation to the outcome."""
         self._idle_state = WorkerState.WAITING
-        """The state between attempts."""
         self._displayed = WorkerState.WAITING
         self._stop_reason: str | None = None
         """The reason it was stopped; None if by the user."""
@@ -112,7 +108,7 @@ class Worker:
     async def _run_attempt(self) -> None:
         """Runs an attempt, then waits for the other ranks to end."""
         self.raced |= self.failure is not None and self.failure.kind.heals
-        self.failure = self.unready = self._stop_reason = self.outcome = None
+        self.failure = self._stop_reason = self.outcome = None
         self.follows_rank0 = self._is_done = False
         if self._group is None and self.newest is not None and (last := self.attempt) is not None:
             number = self.newest.task.first_attempt + 1
@@ -120,7 +116,6 @@ class Worker:
         attempt = self._attempt = self._workplace.attempt(self._engine_slot, self)
         self._wait()
         outcome = await attempt.run()
-        self.unready = attempt.unready
         if self._group is not None:
             if attempt is self.newest:
                 self._enter(WorkerState.STOPPING)
@@ -148,8 +143,8 @@ class Worker:
             return WorkerState.FAILED, self.failure.reason
         if not outcome.by_group:
             return WorkerState.FINISHED, None
-        if self.unready is not None:
-            return WorkerState.FAILED, self.unready
+        if outcome.unready is not None:
+            return WorkerState.FAILED, outcome.unready
         return WorkerState.STOPPED, self._stop_reason or "ended with the group"
 
     def _conclude(self, attempt: Attempt | None, state: WorkerState, reason: str | None) -> None:
@@ -228,9 +223,9 @@ class Worker:
         if self.rank is None:
             self.stuck = why
 
-    async def rendezvous(self) -> Meeting | None:
+    async def rendezvous(self) -> Rendezvous | None:
         """Waits until all ranks of its group are ready. Returns None outside a group, or if the attempt is cancelled."""
-        return self.task.meeting if self._group is None else await self._group.rendezvous(self._rank, self.waits)
+        return self.task.rendezvous if self._group is None else await self._group.rendezvous(self._rank, self.waits)
 
     # Commands
 
@@ -261,7 +256,7 @@ class Worker:
             self._attempt.stop(stop)
         elif not self._idle_state.ended:
             was_preparing, is_command = True, stop.cause is StopCause.COMMAND
-            self.outcome = Outcome(by_user=is_command, by_group=not is_command, unprepared=is_command)
+            self.outcome = Outcome(cause=stop.cause if is_command else StopCause.GROUP, unprepared=is_command)
             self._enter(WorkerState.STOPPED, self._stop_reason)
         if was_preparing and self._group is not None:
             self._group.end()
@@ -332,6 +327,11 @@ class Worker:
     def fps_of_group(self) -> bool:
         """True if its attempt reports the rate of its whole group."""
         return self.newest is not None and self.newest.fps_of_group
+
+    @property
+    def unready(self) -> str | None:
+        """The reason, outside the script, that preparation of its last attempt failed."""
+        return self.outcome.unready if self.outcome is not None else None
 
     def activity(self) -> RankActivity:
         """Returns its activity for the check of its group."""

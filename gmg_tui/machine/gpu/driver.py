@@ -116,7 +116,7 @@ def answer_of(function: Callable[[], _T]) -> _T:
     return asking.result()
 
 
-class Asker:
+class Query:
     """Queries one GPU through its handle. Returns None for values that the driver does not support or refuses."""
 
     def __init__(self, handle: Any) -> None:

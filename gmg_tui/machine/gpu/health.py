@@ -13,7 +13,7 @@ import pynvml
 from msgspec import structs
 
 from gmg_tui.machine.gpu import xids
-from gmg_tui.machine.gpu.driver import UNSUPPORTED, Asker, plausible
+from gmg_tui.machine.gpu.driver import UNSUPPORTED, Query, plausible
 from gmg_tui.machine.gpu.nvml_metrics import MAX_TEMPERATURE_C
 from gmg_tui.model import GpuHealth, GpuTrouble, Xid, units
 
@@ -30,15 +30,15 @@ _MAX_EVENTS = 64
 """Xids to read at once; a GPU may report thousands."""
 
 
-def read(ask: Asker) -> GpuHealth:
-    """Reads a GPU's health, not yet judged. Raises as `Asker`."""
+def read(query: Query) -> GpuHealth:
+    """Reads a GPU's health, not yet judged. Raises as `Query`."""
     corrected, uncorrected = (
-        ask.number(_MAX_COUNT, pynvml.nvmlDeviceGetTotalEccErrors, kind, pynvml.NVML_VOLATILE_ECC) for kind in _TYPES
+        query.number(_MAX_COUNT, pynvml.nvmlDeviceGetTotalEccErrors, kind, pynvml.NVML_VOLATILE_ECC) for kind in _TYPES
     )
     hottest = pynvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX
-    rows = ask(pynvml.nvmlDeviceGetRemappedRows) or (None,) * 4
+    rows = query(pynvml.nvmlDeviceGetRemappedRows) or (None,) * 4
     # The union's member depends on the field.
-    fields = zip(ask(pynvml.nvmlDeviceGetFieldValues, _FIELDS) or (), ("uiVal", "ullVal"), strict=False)
+    fields = zip(query(pynvml.nvmlDeviceGetFieldValues, _FIELDS) or (), ("uiVal", "ullVal"), strict=False)
     values = [getattr(each.value, kind) if each.nvmlReturn == pynvml.NVML_SUCCESS else None for each, kind in fields]
     temperature, recoveries = values or (None, None)
     return GpuHealth(
@@ -47,13 +47,13 @@ def read(ask: Asker) -> GpuHealth:
         remap_pending=None if rows[2] is None else bool(rows[2]),
         remap_failed=None if rows[3] is None else bool(rows[3]),
         memory_temperature_c=plausible(temperature, MAX_TEMPERATURE_C),
-        memory_temperature_max_c=ask.number(MAX_TEMPERATURE_C, pynvml.nvmlDeviceGetTemperatureThreshold, hottest),
-        pcie_gen=ask.number(_MAX_PCIE_GEN, pynvml.nvmlDeviceGetCurrPcieLinkGeneration),
-        pcie_gen_max=ask.number(_MAX_PCIE_GEN, pynvml.nvmlDeviceGetMaxPcieLinkGeneration),
-        pcie_width=ask.number(_MAX_PCIE_LANES, pynvml.nvmlDeviceGetCurrPcieLinkWidth),
-        pcie_width_max=ask.number(_MAX_PCIE_LANES, pynvml.nvmlDeviceGetMaxPcieLinkWidth),
+        memory_temperature_max_c=query.number(MAX_TEMPERATURE_C, pynvml.nvmlDeviceGetTemperatureThreshold, hottest),
+        pcie_gen=query.number(_MAX_PCIE_GEN, pynvml.nvmlDeviceGetCurrPcieLinkGeneration),
+        pcie_gen_max=query.number(_MAX_PCIE_GEN, pynvml.nvmlDeviceGetMaxPcieLinkGeneration),
+        pcie_width=query.number(_MAX_PCIE_LANES, pynvml.nvmlDeviceGetCurrPcieLinkWidth),
+        pcie_width_max=query.number(_MAX_PCIE_LANES, pynvml.nvmlDeviceGetMaxPcieLinkWidth),
         nvlink_recoveries=plausible(recoveries, _MAX_COUNT),
-        pstate=ask.number(_MAX_PSTATE, pynvml.nvmlDeviceGetPerformanceState),
+        pstate=query.number(_MAX_PSTATE, pynvml.nvmlDeviceGetPerformanceState),
     )
 
 

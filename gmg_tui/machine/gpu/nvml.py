@@ -15,8 +15,8 @@ from gmg_tui.machine.gpu.driver import (
     FATAL,
     GPU_LOST,
     LIBRARY_GONE,
-    Asker,
     NvmlUnavailable,
+    Query,
     answer_of,
     gpu_trouble,
     plausible,
@@ -133,7 +133,7 @@ class Nvml:
             return None
         uuid = gpu.parent_uuid or gpu.uuid
         try:
-            read = health.read(Asker(self._card(uuid).handle))
+            read = health.read(Query(self._card(uuid).handle))
         except pynvml.NVMLError:
             return None  # `read` reports it, and schedules the next attempt
         with self._lock:
@@ -200,12 +200,12 @@ class Nvml:
 
     @staticmethod
     def _ask(card: _Card, uuid: str, slow: bool) -> GpuSample:
-        ask = Asker(card.handle)
+        query = Query(card.handle)
         if slow or card.slow is None:
-            card.slow = nvml_metrics.slow(ask, uuid)
-        sample = nvml_metrics.fast(ask, card.slow)
-        if ask.refusal and sample == GpuSample(uuid=uuid):
-            return GpuSample(uuid=uuid, error=ask.refusal)
+            card.slow = nvml_metrics.slow(query, uuid)
+        sample = nvml_metrics.fast(query, card.slow)
+        if query.refusal and sample == GpuSample(uuid=uuid):
+            return GpuSample(uuid=uuid, error=query.refusal)
         return sample
 
     def _card(self, uuid: str) -> _Card:
@@ -287,17 +287,17 @@ def _gpu_and_instances(index: int, silent: list[tuple[int, str]]) -> list[Gpu]:
     Raises `pynvml.NVMLError` or `NvmlUnavailable` if the GPU itself has none.
     """
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    ask = Asker(handle)
-    pci = ask(pynvml.nvmlDeviceGetPciInfo)
-    persistence = ask(pynvml.nvmlDeviceGetPersistenceMode)
-    mig_mode = ask(pynvml.nvmlDeviceGetMigMode)
+    query = Query(handle)
+    pci = query(pynvml.nvmlDeviceGetPciInfo)
+    persistence = query(pynvml.nvmlDeviceGetPersistenceMode)
+    mig_mode = query(pynvml.nvmlDeviceGetMigMode)
     gpu = Gpu(
         index=index,
         uuid=_uuid(handle),
-        name=ask.text(pynvml.nvmlDeviceGetName) or "unknown GPU",
+        name=query.text(pynvml.nvmlDeviceGetName) or "unknown GPU",
         pci_bus_id=(text_of(lambda: pci.busId) or None) if pci else None,
-        memory_total_mib=nvml_metrics.memory_total_mib(ask),
-        power_limit_w=nvml_metrics.power_limit_w(ask),
+        memory_total_mib=nvml_metrics.memory_total_mib(query),
+        power_limit_w=nvml_metrics.power_limit_w(query),
         persistence=None if persistence is None else bool(persistence),
         driver=driver_version(),
         cuda=cuda_version(),
@@ -315,11 +315,11 @@ def _uuid(handle: Any) -> str:
 
 
 def _instances(gpu: Gpu, handle: Any, silent: list[tuple[int, str]]) -> Iterator[Gpu]:
-    for mig_index in range(Asker(handle)(pynvml.nvmlDeviceGetMaxMigDeviceCount) or 0):
-        instance = Asker(handle)(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, mig_index)
+    for mig_index in range(Query(handle)(pynvml.nvmlDeviceGetMaxMigDeviceCount) or 0):
+        instance = Query(handle)(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, mig_index)
         if instance is None:  # indices may have gaps
             continue
-        ask = Asker(instance)
+        query = Query(instance)
         try:
             uuid = _uuid(instance)
         except (pynvml.NVMLError, NvmlUnavailable) as error:
@@ -330,11 +330,11 @@ def _instances(gpu: Gpu, handle: Any, silent: list[tuple[int, str]]) -> Iterator
         yield structs.replace(
             gpu,
             uuid=uuid,
-            name=ask.text(pynvml.nvmlDeviceGetName) or "unknown MIG instance",
-            memory_total_mib=nvml_metrics.memory_total_mib(ask),
+            name=query.text(pynvml.nvmlDeviceGetName) or "unknown MIG instance",
+            memory_total_mib=nvml_metrics.memory_total_mib(query),
             power_limit_w=None,
             mig=False,
             mig_index=mig_index,
             parent_uuid=gpu.uuid,
-            mig_ids=(ask(pynvml.nvmlDeviceGetGpuInstanceId), ask(pynvml.nvmlDeviceGetComputeInstanceId)),
+            mig_ids=(query(pynvml.nvmlDeviceGetGpuInstanceId), query(pynvml.nvmlDeviceGetComputeInstanceId)),
         )

@@ -7,7 +7,7 @@ from typing import Any
 import pynvml
 from msgspec import structs
 
-from gmg_tui.machine.gpu.driver import FATAL, UNSUPPORTED, Asker, plausible
+from gmg_tui.machine.gpu.driver import FATAL, UNSUPPORTED, Query, plausible
 from gmg_tui.machine.gpu.processes import in_initial_namespace
 from gmg_tui.model import GpuProcess, GpuSample
 
@@ -45,10 +45,10 @@ _THROTTLE = {
 """Bits of nvmlClocksEventReason* (nvml.h), without 0x1 (the GPU is idle) and 0x2 (application clocks are set)."""
 
 
-def fast(ask: Asker, kept: GpuSample) -> GpuSample:
-    """Adds the fast-changing metrics to `kept`, which has the others. Raises as `Asker`."""
-    utilisation = ask(pynvml.nvmlDeviceGetUtilizationRates)
-    memory = _memory(ask)
+def fast(query: Query, kept: GpuSample) -> GpuSample:
+    """Adds the fast-changing metrics to `kept`, which has the others. Raises as `Query`."""
+    utilisation = query(pynvml.nvmlDeviceGetUtilizationRates)
+    memory = _memory(query)
     return structs.replace(
         kept,
         gpu_util_pct=plausible(utilisation.gpu, _MAX_PCT) if utilisation else None,
@@ -56,53 +56,53 @@ def fast(ask: Asker, kept: GpuSample) -> GpuSample:
         memory_used_mib=plausible(memory.used / MIB, memory.total / MIB) if memory else None,
         memory_total_mib=memory.total / MIB if memory else None,
         memory_free_mib=plausible(memory.free / MIB, memory.total / MIB) if memory else None,
-        temperature_c=ask.number(MAX_TEMPERATURE_C, pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
-        power_w=ask.number(_MAX_POWER_W, pynvml.nvmlDeviceGetPowerUsage, per_unit=1000),
-        sm_clock_mhz=ask.number(_MAX_CLOCK_MHZ, pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
-        throttle=_throttle(ask),
-        energy_j=ask.number(_MAX_ENERGY_J, pynvml.nvmlDeviceGetTotalEnergyConsumption, per_unit=1000),
+        temperature_c=query.number(MAX_TEMPERATURE_C, pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
+        power_w=query.number(_MAX_POWER_W, pynvml.nvmlDeviceGetPowerUsage, per_unit=1000),
+        sm_clock_mhz=query.number(_MAX_CLOCK_MHZ, pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
+        throttle=_throttle(query),
+        energy_j=query.number(_MAX_ENERGY_J, pynvml.nvmlDeviceGetTotalEnergyConsumption, per_unit=1000),
     )
 
 
-def slow(ask: Asker, uuid: str) -> GpuSample:
-    """Returns a sample of the metrics that change rarely or are expensive. Raises as `Asker`.
+def slow(query: Query, uuid: str) -> GpuSample:
+    """Returns a sample of the metrics that change rarely or are expensive. Raises as `Query`.
 
     PCIe throughput takes the driver 20 ms in each direction (nvml.h, nvmlDeviceGetPcieThroughput).
     """
-    throughput, memory = pynvml.nvmlDeviceGetPcieThroughput, _memory(ask)
+    throughput, memory = pynvml.nvmlDeviceGetPcieThroughput, _memory(query)
     return GpuSample(
         uuid=uuid,
-        power_limit_w=power_limit_w(ask),
-        sm_clock_max_mhz=ask.number(_MAX_CLOCK_MHZ, pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM),
-        fan_pct=ask.number(_MAX_FAN_PCT, pynvml.nvmlDeviceGetFanSpeed),
-        pcie_rx_mib_s=ask.number(_MAX_PCIE_MIB_S, throughput, pynvml.NVML_PCIE_UTIL_RX_BYTES, per_unit=1024),
-        pcie_tx_mib_s=ask.number(_MAX_PCIE_MIB_S, throughput, pynvml.NVML_PCIE_UTIL_TX_BYTES, per_unit=1024),
-        processes=_processes(ask, memory.total / MIB if memory else _MAX_MEMORY_MIB),
+        power_limit_w=power_limit_w(query),
+        sm_clock_max_mhz=query.number(_MAX_CLOCK_MHZ, pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM),
+        fan_pct=query.number(_MAX_FAN_PCT, pynvml.nvmlDeviceGetFanSpeed),
+        pcie_rx_mib_s=query.number(_MAX_PCIE_MIB_S, throughput, pynvml.NVML_PCIE_UTIL_RX_BYTES, per_unit=1024),
+        pcie_tx_mib_s=query.number(_MAX_PCIE_MIB_S, throughput, pynvml.NVML_PCIE_UTIL_TX_BYTES, per_unit=1024),
+        processes=_processes(query, memory.total / MIB if memory else _MAX_MEMORY_MIB),
     )
 
 
-def power_limit_w(ask: Asker) -> float | None:
+def power_limit_w(query: Query) -> float | None:
     """Returns the enforced power limit: the lowest of the GPU's, the driver's and the user's."""
-    return ask.number(_MAX_POWER_W, pynvml.nvmlDeviceGetEnforcedPowerLimit, per_unit=1000) or None
+    return query.number(_MAX_POWER_W, pynvml.nvmlDeviceGetEnforcedPowerLimit, per_unit=1000) or None
 
 
-def memory_total_mib(ask: Asker) -> int | None:
+def memory_total_mib(query: Query) -> int | None:
     """Returns the GPU's memory, or the instance's."""
-    memory = _memory(ask)
+    memory = _memory(query)
     return memory.total // MIB if memory else None
 
 
-def _memory(ask: Asker) -> Any:
+def _memory(query: Query) -> Any:
     """Returns NVML's figures, in bytes; None if the total is unknown or impossible."""
     # Version 2 excludes the driver's reserve from `used`, as nvidia-smi does since R510.
-    memory = ask(pynvml.nvmlDeviceGetMemoryInfo, pynvml.nvmlMemory_v2) or ask(pynvml.nvmlDeviceGetMemoryInfo)
+    memory = query(pynvml.nvmlDeviceGetMemoryInfo, pynvml.nvmlMemory_v2) or query(pynvml.nvmlDeviceGetMemoryInfo)
     return memory if memory and plausible(memory.total, _MAX_MEMORY_MIB * MIB) else None
 
 
-def _throttle(ask: Asker) -> tuple[str, ...] | None:
-    mask = ask(pynvml.nvmlDeviceGetCurrentClocksEventReasons)
+def _throttle(query: Query) -> tuple[str, ...] | None:
+    mask = query(pynvml.nvmlDeviceGetCurrentClocksEventReasons)
     if mask is None:  # the name before driver R535
-        mask = ask(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons)
+        mask = query(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons)
     return None if mask is None or mask in _ALL_ONES else throttle_reasons(mask)
 
 
@@ -116,11 +116,11 @@ def throttle_reasons(mask: int) -> tuple[str, ...]:
     return tuple(word for bit, word in _THROTTLE.items() if mask & bit)
 
 
-def _processes(ask: Asker, max_mib: float) -> tuple[GpuProcess, ...] | None:
+def _processes(query: Query, max_mib: float) -> tuple[GpuProcess, ...] | None:
     """Returns the compute and graphics processes by PID, each once, with at most `max_mib` of memory."""
     lists = (
-        ask(pynvml.nvmlDeviceGetComputeRunningProcesses_v3),
-        ask(pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3),
+        query(pynvml.nvmlDeviceGetComputeRunningProcesses_v3),
+        query(pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3),
     )
     if lists == (None, None):
         return None

@@ -23,7 +23,7 @@ if "gmg_tui.engine" in sys.orig_argv:
     from gmg_tui.engine.nodes.fleet import Fleet
     async def faulty(self, slots):
         raise KeyError("a fault")
-    Fleet.meeting_place = faulty
+    Fleet.rendezvous_address = faulty
 """
 
 

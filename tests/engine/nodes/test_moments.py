@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from gmg_tui import model, session
-from gmg_tui.engine.attempts.attempt import Outcome, Task
+from gmg_tui.engine.attempts.attempt import Outcome, StopCause, Task
 from gmg_tui.engine.launchers.launcher import Local
 from gmg_tui.engine.nodes.node import Node
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
@@ -86,7 +86,7 @@ async def test_an_edit_before_the_node_reports_the_start_runs_with_the_new_argum
     first = node.attempts[slot.name]
     worker.edit(("--new",), {})
     begun = model.Worker(slot.name, 0, WorkerState.STARTING, newest=structs.replace(NO_ATTEMPT, number=1))
-    for outcome in (None, Outcome(by_user=True)):
+    for outcome in (None, Outcome(cause=StopCause.COMMAND)):
         first.apply_report(AttemptReport(first.assignment.key, begun, outcome=outcome))
     await eventually(lambda: (attempt := node.attempts.get(slot.name)) not in (None, first) and attempt.assignment)
     assert node.attempts[slot.name].task.args == ("--new",)

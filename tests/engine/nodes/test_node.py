@@ -31,7 +31,7 @@ from gmg_tui.machine.folders import remove_tree
 from gmg_tui.model import NO_ATTEMPT, AgentSpec, NodesSpec, Rank, Session, Slot, Snapshot, Worker, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
-from gmg_tui.scripts.torchrun import Meeting
+from gmg_tui.scripts.torchrun import Rendezvous
 from gmg_tui.session import AGENT_MARK
 from gmg_tui.session.protocol import Action, LogPart, SetSlot, Update, Welcome
 from tests.engine.harness import running, spawn, spec_for
@@ -144,7 +144,7 @@ async def test_a_worker_waits_for_its_node_only_while_that_is_not_there() -> Non
     for available in (False, True):
         if available:
             node.available.set()
-        listener = MagicMock(slot=Slot("n1/cpu0", node="n1"), task=Task((), {}, 0, 1))
+        listener = MagicMock(reserve=AsyncMock(), slot=Slot("n1/cpu0", node="n1"), task=Task((), {}, 0, 1))
         running = asyncio.create_task(RemoteAttempt(node, listener).run())
         await asyncio.sleep(0.05)
         reasons.append(listener.waits.call_args.args[0])
@@ -157,14 +157,14 @@ async def test_a_worker_that_was_stopped_is_no_longer_stuck_whatever_its_node_re
     """Else `--on stuck=restart` would start another attempt after the stop."""
     node = Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None)
     node.available.set()
-    listener = MagicMock(slot=Slot("n1/cpu0", node="n1"), task=Task((), {}, 0, 1))
+    listener = MagicMock(reserve=AsyncMock(), slot=Slot("n1/cpu0", node="n1"), task=Task((), {}, 0, 1))
     attempt = RemoteAttempt(node, listener)
     running = asyncio.create_task(attempt.run())
     await asyncio.sleep(0.05)
     newest = structs.replace(NO_ATTEMPT, number=1)
     view = Worker("n1/cpu0", 0, WorkerState.RUNNING, newest=newest, alerts=alerts(stuck="no output for 9 s"))
     seen = RankActivity(attempt=1, settled=True, lives=True)
-    report = AttemptReport(attempt.assignment.key, view, {}, None, seen, None)
+    report = AttemptReport(attempt.assignment.key, view, {}, seen, None)
     for stops, idle in ((False, "no output for 9 s"), (True, None)):
         if stops:
             attempt.stop(Stop())
@@ -178,7 +178,7 @@ async def test_a_worker_that_was_stopped_is_no_longer_stuck_whatever_its_node_re
 async def test_a_process_has_begun_once_its_node_reports_it_after_its_attempt() -> None:
     node = Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None)
     node.available.set()
-    listener = MagicMock(slot=Slot("n1/cpu0", node="n1"), task=Task((), {}, 0, 1))
+    listener = MagicMock(reserve=AsyncMock(), slot=Slot("n1/cpu0", node="n1"), task=Task((), {}, 0, 1))
     attempt = RemoteAttempt(node, listener)
     running = asyncio.create_task(attempt.run())
     await eventually(lambda: attempt.assignment)
@@ -196,7 +196,9 @@ async def test_an_attempt_that_was_lost_with_its_node_has_ended_and_uses_nothing
 ) -> None:
     node = Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None)
     node.available.set()
-    attempt = RemoteAttempt(node, MagicMock(slot=Slot("n1/cpu0", node="n1"), task=Task((), {}, 0, 1, job=1)))
+    attempt = RemoteAttempt(
+        node, MagicMock(reserve=AsyncMock(), slot=Slot("n1/cpu0", node="n1"), task=Task((), {}, 0, 1, job=1))
+    )
     running = asyncio.create_task(attempt.run())
     await eventually(lambda: attempt.assignment)
     assert attempt.assignment is not None
@@ -216,12 +218,12 @@ async def test_a_rank_whose_node_is_lost_as_the_ranks_meet_fails_with_that() -> 
     node = Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None)
     node.available.set()
 
-    async def meet() -> Meeting:
+    async def meet() -> Rendezvous:
         node._mark_lost("it has been silent")
-        return Meeting(0, 2, 1, 0, 0, "id", "")
+        return Rendezvous(0, 2, 1, 0, 0, "id", "")
 
     task = Task((), {}, 0, 1, rank=Rank("g0", 0, 2))
-    listener = MagicMock(rendezvous=meet, slot=Slot("n1/cpu0", node="n1"), task=task)
+    listener = MagicMock(rendezvous=meet, reserve=AsyncMock(), slot=Slot("n1/cpu0", node="n1"), task=task)
     outcome = await RemoteAttempt(node, listener).run()
     assert outcome.failure is not None
     assert outcome.failure.reason == "n1 is lost"
@@ -246,14 +248,16 @@ async def test_ranks_that_cannot_meet_say_why() -> None:
     node = Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None)
     node.available.set()
     task, rendezvous = Task((), {}, 0, 1, rank=Rank("g0", 0, 2)), AsyncMock(side_effect=GmgError("they cannot meet", 1))
-    outcome = await RemoteAttempt(node, MagicMock(slot=Slot("n1/cpu0"), task=task, rendezvous=rendezvous)).run()
+    outcome = await RemoteAttempt(
+        node, MagicMock(reserve=AsyncMock(), slot=Slot("n1/cpu0"), task=task, rendezvous=rendezvous)
+    ).run()
     assert outcome.failure.reason == "they cannot meet"
 
 
 async def test_a_rank_that_has_ended_is_not_assigned_again_by_a_later_stop() -> None:
     node = Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None)
     node.available.set()
-    attempt = RemoteAttempt(node, MagicMock(slot=Slot("n1/cpu0"), task=Task((), {}, 0, 1)))
+    attempt = RemoteAttempt(node, MagicMock(reserve=AsyncMock(), slot=Slot("n1/cpu0"), task=Task((), {}, 0, 1)))
     running = asyncio.create_task(attempt.run())
     await eventually(lambda: attempt.assignment)
     running.cancel()
