@@ -86,6 +86,7 @@ class StoreWriter:
         self._db: sqlite3.Connection | None = None
         self._is_new = True
         """True until the store is opened: recreating it would lose earlier records."""
+        self._exporting: asyncio.Task[None] | None = None
         self._export_trouble: str | None = None
         self._ended = False
         """True if a job has ended since the last export."""
@@ -132,7 +133,7 @@ class StoreWriter:
             if closing:
                 give_up = min(give_up, time.monotonic() + _REFUSED_S)
             try:
-                trouble = await self._write() or await self._generate(closing)
+                trouble = await self._write() or await self._exported(closing=closing)
             except Exception as error:  # a bug: the engine continues without the store
                 _log.exception("the store cannot be written")
                 trouble = f"{self._path}: {type(error).__name__}: {error}"
@@ -187,23 +188,33 @@ class StoreWriter:
         except sqlite3.Error:
             _log.exception("the metrics cannot be thinned")
 
-    async def _generate(self, closing: bool) -> str | None:
-        """Exports files if due. Returns one line if they are out of date."""
+    async def _exported(self, *, closing: bool) -> str | None:
+        """Starts an export if due, beside later writes; awaits the last. Returns one line if files are out of date."""
         due = self._ended and time.monotonic() >= self._export_at
         if self._export is None or not (due or closing):
             return self._export_trouble
-        begun, self._ended = time.monotonic(), False
+        if closing and self._exporting is not None:
+            await asyncio.wait([self._exporting])
+        if self._exporting is None or self._exporting.done():
+            self._ended = False
+            self._exporting = asyncio.create_task(self._generate(self._export))
+        if closing:
+            await self._exporting
+        return self._export_trouble
+
+    async def _generate(self, export: Callable[[], None]) -> None:
+        begun = time.monotonic()
         try:
-            await in_daemon_thread(self._export)
+            await in_daemon_thread(export)
         except (OSError, StoreError) as error:
             text = str(error)
             if isinstance(error, OSError):
                 text = f"{error.filename or self._path.parent}: {error.strerror}"
             self._export_trouble, self._ended = f"{text}; the results' files are out of date", True
+            self._due.set()  # to report that
         else:
             self._export_trouble = None
         self._export_at = time.monotonic() + max(_RETRY_S, _EXPORT_REST * (time.monotonic() - begun))
-        return self._export_trouble
 
     def _close(self) -> None:
         if self._db is not None:
