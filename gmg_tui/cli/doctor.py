@@ -80,8 +80,6 @@ class NvmlView(Struct, frozen=True):
 
     gpus: tuple[Gpu, ...] = ()
     """GPUs and MIG instances."""
-    silent: tuple[tuple[int, str], ...] = ()
-    """Indices of GPUs that do not answer, with the reasons."""
     driver: str | None = None
     cuda: str | None = None
     """Newest CUDA version that the driver supports."""
@@ -90,8 +88,8 @@ class NvmlView(Struct, frozen=True):
 
     @property
     def whole(self) -> tuple[Gpu, ...]:
-        """The GPUs without MIG instances."""
-        return tuple(gpu for gpu in self.gpus if gpu.mig_index is None)
+        """The GPUs that answer, without MIG instances."""
+        return tuple(gpu for gpu in self.gpus if gpu.mig_index is None and gpu.trouble is None)
 
 
 class Installed(Struct, frozen=True):
@@ -182,7 +180,7 @@ def _ask_nvml() -> NvmlView:
 
     def view() -> NvmlView:
         with closing(Nvml.open()) as nvml:
-            return NvmlView(nvml.gpus(), nvml.silent, driver_version(), cuda_version())
+            return NvmlView(nvml.gpus(), driver_version(), cuda_version())
 
     try:
         return answer_of(view)
@@ -200,23 +198,22 @@ def driver(nvml: NvmlView) -> Finding:
 
 def listed(nvml: NvmlView) -> Finding:
     """Lists the GPUs, and those that do not answer."""
-    if not nvml.whole and not nvml.silent:
+    if not nvml.gpus:
         return Finding("GPUs", FAIL, "NVML reports none", "see dmesg; start a container with access to the GPUs")
     names = Counter(gpu.name for gpu in nvml.whole)
     text = ", ".join(f"{number} x {name}" for name, number in names.items()) or "none answers"
-    if instances := len(nvml.gpus) - len(nvml.whole):
+    if instances := sum(gpu.mig_index is not None and gpu.trouble is None for gpu in nvml.gpus):
         text += f" with {units.count(instances, 'MIG instance')}"
-    if nvml.silent:
-        return Finding("GPUs", WARN if nvml.whole else FAIL, f"{text}; {selection.unanswered(nvml.silent)}")
+    if trouble := selection.unanswered(nvml.gpus):
+        return Finding("GPUs", WARN if nvml.whole else FAIL, f"{text}; {trouble}")
     return Finding("GPUs", OK, text)
 
 
 def visible(nvml: NvmlView, environ: Mapping[str, str]) -> Finding:
     """Lists the GPUs that `CUDA_VISIBLE_DEVICES` leaves to a run."""
-    indices = {gpu.index for gpu in nvml.gpus} | {index for index, _ in nvml.silent}
-    given = allocation.visible(environ, len(indices))
+    given = allocation.visible(environ, len({gpu.index for gpu in nvml.gpus}))
     try:
-        names = ", ".join(slot.name for slot in selection.slots(nvml.gpus, None, given, nvml.silent))
+        names = ", ".join(slot.name for slot in selection.slots(nvml.gpus, None, given))
     except GmgError as error:
         return Finding("visible GPUs", FAIL, str(error))
     why = "CUDA_VISIBLE_DEVICES is not set" if given is None else f"as CUDA_VISIBLE_DEVICES={given}"

@@ -26,7 +26,7 @@ def gpus(*, as_json: bool) -> int:
     if as_json:
         print_json([row(*each) for each in read])
     else:
-        silent = unanswered([(gpu.index, sample.error or "") for gpu, sample in read if not gpu.uuid])
+        silent = unanswered(gpu for gpu, _ in read)
         table.show(COLUMNS, read, *filter(None, [silent if read else "the driver reports no GPU"]), *_users(read))
     return 0
 
@@ -34,20 +34,21 @@ def gpus(*, as_json: bool) -> int:
 def read_all() -> list[_Read]:
     """Returns a sample of each GPU, read in parallel, without metrics if it does not answer within `driver.SILENT_S`.
 
-    GPUs that do not identify themselves have only an index. Raises `GmgError` if NVML is not available.
+    Raises `GmgError` if NVML is not available.
     """
     try:
         nvml, gpus = open_nvml()
     except NvmlUnavailable as error:
         raise GmgError(f"no GPU: {error}", 1) from error
-    pending = [(gpu, begin(nvml.read, gpu, slow=True)) for gpu in gpus]
+    known = [gpu for gpu in gpus if gpu.trouble is None]
+    pending = [(gpu, begin(nvml.read, gpu, slow=True)) for gpu in known]
     _, late = wait([future for _, future in pending], driver.SILENT_S)
     read = [
         (gpu, future.result() if future not in late else GpuSample(uuid=gpu.uuid, error=driver.NO_ANSWER))
         for gpu, future in pending
     ]
-    read += [(Gpu(index=index, uuid="", name=""), GpuSample(uuid="", error=error)) for index, error in nvml.silent]
-    if not late and not nvml.silent:  # otherwise closing hangs too
+    read += [(gpu, GpuSample(uuid="", error=gpu.trouble)) for gpu in gpus if gpu.trouble is not None]
+    if not late and len(known) == len(gpus):  # otherwise closing hangs too
         nvml.close()
     return sorted(read, key=lambda each: each[0].index)
 

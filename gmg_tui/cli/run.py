@@ -70,13 +70,14 @@ def _has_gpu() -> bool:
 
     try:
         with waiting("asking the driver"):
-            nvml, gpus = open_nvml()
-        trouble = "" if gpus else unanswered(nvml.silent)
+            _, gpus = open_nvml()
+        trouble = unanswered(gpus)
     except NvmlUnavailable as error:
         gpus, trouble = (), str(error)
-    if trouble:
+    answers = any(gpu.trouble is None for gpu in gpus)
+    if trouble and not answers:
         note(f"no GPU: {trouble}; the demo runs on the CPU")
-    return bool(gpus)
+    return answers
 
 
 def tune(options: Options, engine: PrestartedEngine, program: Program | None) -> int:

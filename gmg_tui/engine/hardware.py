@@ -50,12 +50,12 @@ class Hardware:
             slots, idle = grouped(selection.cpu_slots(1 if own_ranks else spec.cpu), spec)
             return cls(slots, None, idle=idle)
         nvml, gpus, visible = _driver(spec)
-        chosen, leases, awaited = selection.slots(gpus, spec.gpus, visible, nvml.silent), Leases(), None
+        chosen, leases, awaited = selection.slots(gpus, spec.gpus, visible), Leases(), None
         if selection.wants_free(spec.gpus):
             chosen, awaited = _free(chosen, spec, nvml, leases, pause)
         slots, idle = grouped(chosen, spec)
         leases.release(*(slot.gpu.uuid for slot in chosen if slot.gpu is not None and slot not in slots))
-        left_out = selection.left_out(nvml.silent, spec.gpus, visible)
+        left_out = selection.left_out(gpus, spec.gpus, visible)
         if spec.sweep is not None and spec.sweep.per_gpu > 1:
             numbers = range(1, spec.sweep.per_gpu + 1)
             slots = tuple(structs.replace(slot, name=f"{slot.name}-{number}") for slot in slots for number in numbers)
@@ -101,8 +101,7 @@ def _driver(spec: RunSpec) -> tuple[Driver, tuple[Gpu, ...], str | None]:
         nvml, gpus = open_nvml()
     except NvmlUnavailable as error:
         raise selection.no_gpu(str(error)) from error
-    indices = {gpu.index for gpu in gpus} | {index for index, _ in nvml.silent}
-    return nvml, gpus, allocation.visible(os.environ, len(indices))
+    return nvml, gpus, allocation.visible(os.environ, len({gpu.index for gpu in gpus}))
 
 
 def _free(

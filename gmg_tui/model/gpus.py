@@ -82,6 +82,8 @@ class Gpu(Struct, frozen=True, omit_defaults=True):
     """Newest CUDA version that the driver supports."""
     mig: bool = False
     """True in MIG mode: only instances run processes."""
+    trouble: str | None = None
+    """Reason that it does not answer; it then has neither UUID nor name."""
 
 
 class Slot(Struct, frozen=True, omit_defaults=True):

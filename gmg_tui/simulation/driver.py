@@ -40,7 +40,6 @@ class SimulatedNvml:
 
     def __init__(self, count: int, folder: Path | None = None) -> None:
         self.error: str | None = None
-        self.silent: tuple[tuple[int, str], ...] = ()
         self._folder = folder
         self._gpus = tuple(
             Gpu(

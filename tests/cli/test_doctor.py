@@ -124,11 +124,15 @@ _ONE, _TWO = NvmlView((_gpu(0),)), NvmlView((_gpu(0), _gpu(1)), driver="570")
     ("finding", "verdict", "words"),
     [
         (
-            doctor.listed(NvmlView((_gpu(0),), ((1, "the card is lost"),))),
+            doctor.listed(NvmlView((_gpu(0), Gpu(1, "", "", trouble="the card is lost")))),
             WARN,
             "GPU 1 does not answer (the card is lost)",
         ),
-        (doctor.listed(NvmlView((), ((0, "no permission"),))), FAIL, "GPU 0 does not answer (no permission)"),
+        (
+            doctor.listed(NvmlView((Gpu(0, "", "", trouble="no permission"),))),
+            FAIL,
+            "GPU 0 does not answer (no permission)",
+        ),
         (doctor.listed(NvmlView()), FAIL, "NVML reports none"),
         (doctor.visible(_TWO, {"CUDA_VISIBLE_DEVICES": "1"}), OK, "gpu1; as"),
         (doctor.installed("py", Installed("3.12")), FAIL, "without genesis and torch"),

@@ -157,7 +157,6 @@ class Driver(Protocol):
     """The engine's interface to the GPUs, real (NVML) or simulated. `nvml.Nvml` describes each member."""
 
     error: str | None
-    silent: tuple[tuple[int, str], ...]
 
     def close(self) -> None: ...  # noqa: D102
     def gpus(self) -> tuple[Gpu, ...]: ...  # noqa: D102

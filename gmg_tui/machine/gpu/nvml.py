@@ -62,8 +62,6 @@ class Nvml:
     def __init__(self, retry_s: float = RETRY_S) -> None:
         self.error: str | None = None
         """The reason that NVML as a whole does not answer; None while it does."""
-        self.silent: tuple[tuple[int, str], ...] = ()
-        """The GPUs and instances that the last `gpus` could not identify: index and reason."""
         self._retry_s = retry_s
         self._retry_at = 0.0
         self._lock = threading.Lock()
@@ -93,25 +91,22 @@ class Nvml:
             pynvml.nvmlShutdown()
 
     def gpus(self) -> tuple[Gpu, ...]:
-        """Returns the GPUs by index, each followed by its MIG instances.
+        """Returns the GPUs by index, each followed by its MIG instances. Those without a UUID have a `trouble`.
 
-        Those without a UUID (lost, or not this user's) are in `silent` instead. Raises `NvmlUnavailable` if NVML as a whole
-        does not answer.
+        Raises `NvmlUnavailable` if NVML as a whole does not answer.
         """
         self._require()
         gpus: list[Gpu] = []
-        silent: list[tuple[int, str]] = []
         try:
             for index in range(pynvml.nvmlDeviceGetCount()):
                 try:
-                    gpus += _gpu_and_instances(index, silent)
+                    gpus += _gpu_and_instances(index)
                 except (pynvml.NVMLError, NvmlUnavailable) as error:
                     if getattr(error, "value", None) in LIBRARY_GONE:
                         raise
-                    silent.append((index, gpu_trouble(error)))
+                    gpus.append(Gpu(index, "", "", trouble=gpu_trouble(error)))
         except pynvml.NVMLError as error:
             raise self._fail(error) from error
-        self.silent = tuple(silent)
         return tuple(gpus)
 
     def index_of(self, uuid: str) -> int:
@@ -281,11 +276,8 @@ def cuda_version() -> str | None:
     return f"{version // 1000}.{version % 1000 // 10}" if version else None
 
 
-def _gpu_and_instances(index: int, silent: list[tuple[int, str]]) -> list[Gpu]:
-    """Returns a GPU and its MIG instances; adds instances without a UUID to `silent`.
-
-    Raises `pynvml.NVMLError` or `NvmlUnavailable` if the GPU itself has none.
-    """
+def _gpu_and_instances(index: int) -> list[Gpu]:
+    """Returns a GPU and its MIG instances. Raises `pynvml.NVMLError` or `NvmlUnavailable` if the GPU has no UUID."""
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
     query = Query(handle)
     pci = query(pynvml.nvmlDeviceGetPciInfo)
@@ -303,7 +295,7 @@ def _gpu_and_instances(index: int, silent: list[tuple[int, str]]) -> list[Gpu]:
         cuda=cuda_version(),
         mig=bool(mig_mode and mig_mode[0]),
     )
-    return [gpu, *(_instances(gpu, handle, silent) if gpu.mig else ())]
+    return [gpu, *(_instances(gpu, handle) if gpu.mig else ())]
 
 
 def _uuid(handle: Any) -> str:
@@ -314,7 +306,7 @@ def _uuid(handle: Any) -> str:
     return uuid
 
 
-def _instances(gpu: Gpu, handle: Any, silent: list[tuple[int, str]]) -> Iterator[Gpu]:
+def _instances(gpu: Gpu, handle: Any) -> Iterator[Gpu]:
     for mig_index in range(Query(handle)(pynvml.nvmlDeviceGetMaxMigDeviceCount) or 0):
         instance = Query(handle)(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, mig_index)
         if instance is None:  # indices may have gaps
@@ -325,7 +317,7 @@ def _instances(gpu: Gpu, handle: Any, silent: list[tuple[int, str]]) -> Iterator
         except (pynvml.NVMLError, NvmlUnavailable) as error:
             if getattr(error, "value", None) in FATAL:
                 raise
-            silent.append((gpu.index, f"MIG instance {mig_index}: {gpu_trouble(error)}"))
+            yield Gpu(gpu.index, "", "", mig_index=mig_index, trouble=gpu_trouble(error))
             continue
         yield structs.replace(
             gpu,

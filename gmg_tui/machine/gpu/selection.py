@@ -1,6 +1,6 @@
 """The choice of slots by `--gpus` and an outer `CUDA_VISIBLE_DEVICES`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from gmg_tui.model import Gpu, Slot
 from gmg_tui.model.errors import GmgError
@@ -10,11 +10,7 @@ _HIDE_ALL = frozenset({"-1", "NoDevFiles"})
 """Entries, as written by Slurm, after which CUDA ignores the rest."""
 
 
-Silent = Sequence[tuple[int, str]]
-"""Indices of GPUs that do not answer, with reasons, as in `Nvml.silent`."""
-
-
-def slots(devices: tuple[Gpu, ...], gpus: str | None, visible: str | None, silent: Silent = ()) -> tuple[Slot, ...]:
+def slots(devices: tuple[Gpu, ...], gpus: str | None, visible: str | None) -> tuple[Slot, ...]:
     """Returns the slots to run on, in the requested order. The index of a GPU in MIG mode selects its instances.
 
     Args:
@@ -23,19 +19,18 @@ def slots(devices: tuple[Gpu, ...], gpus: str | None, visible: str | None, silen
             is a list of one) of NVML indices and UUIDs, which may be shortened.
         visible: The outer `CUDA_VISIBLE_DEVICES`, with NVML's indices (`CUDA_DEVICE_ORDER=PCI_BUS_ID`); None allows all.
             CUDA ignores all entries from an unknown one on; here that is an error.
-        silent: The GPUs that do not answer, for the errors.
 
     Raises:
         GmgError: There is no GPU, or a requested one is missing.
     """
-    usable = allowed = tuple(gpu for gpu in devices if not gpu.mig)
+    usable = allowed = tuple(gpu for gpu in devices if not gpu.mig and gpu.trouble is None)
     if not usable:
         no_instance = "every GPU is in MIG mode and has no instance (make some with `nvidia-smi mig`)"
-        raise no_gpu(unanswered(silent) or (no_instance if devices else "NVML lists none"))
+        raise no_gpu(unanswered(devices) or (no_instance if devices else "NVML lists none"))
     if visible is not None:
         entries = [entry.strip() for entry in visible.split(",")]
         end = next((index for index, entry in enumerate(entries) if entry in _HIDE_ALL), len(entries))
-        allowed = _resolve(devices, silent, entries[:end], f"CUDA_VISIBLE_DEVICES={visible}")
+        allowed = _resolve(devices, entries[:end], f"CUDA_VISIBLE_DEVICES={visible}")
     if not allowed:
         raise no_gpu(f"CUDA_VISIBLE_DEVICES={visible} hides all {len(usable)}")
     wanted = (gpus or "all").strip()
@@ -46,10 +41,10 @@ def slots(devices: tuple[Gpu, ...], gpus: str | None, visible: str | None, silen
         left = f" (CUDA_VISIBLE_DEVICES={visible} leaves {len(allowed)} of {len(usable)})" if allowed != usable else ""
         if not 0 < wanted_count <= len(allowed):
             there = f"there {'is' if len(allowed) == 1 else 'are'} {count(len(allowed), 'GPU')}{left}"
-            texts = there, unanswered(silent), f"ask for at most {len(allowed)}, or use --cpu N"
+            texts = there, unanswered(devices), f"ask for at most {len(allowed)}, or use --cpu N"
             raise GmgError(f"--gpus {wanted}: {'; '.join(filter(None, texts))}")
         return tuple(map(slot_of, allowed[:wanted_count] if wanted == number else allowed))
-    chosen = _resolve(devices, silent, wanted.split(","), f"--gpus {wanted}")
+    chosen = _resolve(devices, wanted.split(","), f"--gpus {wanted}")
     if not chosen:
         raise GmgError(f"--gpus {wanted!r}: give `all`, a count, `free`, or a list of indices or UUIDs such as 0,2")
     hidden = next((gpu for gpu in chosen if gpu not in allowed), None)
@@ -70,18 +65,20 @@ def number_of_free(gpus: str) -> int | None:
     return int(number) if number else None
 
 
-def left_out(silent: Silent, gpus: str | None, visible: str | None) -> str | None:
-    """Warns that silent GPUs are left out; None if other GPUs were named, or all answer."""
+def left_out(devices: Iterable[Gpu], gpus: str | None, visible: str | None) -> str | None:
+    """Warns that GPUs that do not answer are left out; None if other GPUs were named, or all answer."""
     named = visible is not None or (gpus is not None and "," in gpus)
-    return None if named or not silent else f"{unanswered(silent)}; no worker runs there"
+    trouble = unanswered(devices)
+    return None if named or not trouble else f"{trouble}; no worker runs there"
 
 
-def unanswered(silent: Silent) -> str:
+def unanswered(devices: Iterable[Gpu]) -> str:
     """Describes the GPUs that do not answer; empty if all do."""
     names: dict[str, list[str]] = {}
-    for index, reason in silent:
-        instance, _, why = reason.partition(": ") if reason.startswith("MIG ") else ("", "", reason)
-        names.setdefault(why, []).append(f"{index} {instance}".strip())
+    for gpu in devices:
+        if gpu.trouble is not None:
+            instance = "" if gpu.mig_index is None else f" MIG instance {gpu.mig_index}"
+            names.setdefault(gpu.trouble, []).append(f"{gpu.index}{instance}")
     return "; ".join(
         f"GPU {', '.join(each)} {'does' if len(each) == 1 else 'do'} not answer ({why})" for why, each in names.items()
     )
@@ -106,28 +103,28 @@ def slot_of(gpu: Gpu) -> Slot:
     return Slot(f"gpu{gpu.index}-mig{gpu.mig_index}", gpu)
 
 
-def _resolve(devices: tuple[Gpu, ...], silent: Silent, wanted: list[str], source: str) -> tuple[Gpu, ...]:
+def _resolve(devices: tuple[Gpu, ...], wanted: list[str], source: str) -> tuple[Gpu, ...]:
     """Returns the GPUs and instances that a list names, in order."""
     chosen: list[Gpu] = []
     for entry in filter(None, (entry.strip() for entry in wanted)):
-        for gpu in _named(devices, silent, entry, source):
+        for gpu in _named(devices, entry, source):
             if gpu in chosen:
                 raise GmgError(f"{source}: {entry} names {slot_of(gpu).name} a second time; name each GPU once")
             chosen.append(gpu)
     return tuple(chosen)
 
 
-def _named(devices: tuple[Gpu, ...], silent: Silent, entry: str, source: str) -> tuple[Gpu, ...]:
+def _named(devices: tuple[Gpu, ...], entry: str, source: str) -> tuple[Gpu, ...]:
     index = natural(entry)
     if index is not None:
         matches = [gpu for gpu in devices if gpu.index == index and gpu.mig_index is None]
     else:
         matches = [gpu for gpu in devices if entry.startswith(("GPU-", "MIG-")) and gpu.uuid.startswith(entry)]
+    if trouble := unanswered(matches):
+        raise GmgError(f"{source}: {trouble}; leave it out")
     if not matches:
-        if index is not None and (trouble := unanswered([each for each in silent if each[0] == index])):
-            raise GmgError(f"{source}: {trouble}; leave it out")
-        indices = ", ".join(str(gpu.index) for gpu in devices if gpu.mig_index is None)
-        texts = (f"no GPU matches {entry}", f"the GPUs are {indices} (`gmg-tui gpus` shows them)", unanswered(silent))
+        indices = ", ".join(str(gpu.index) for gpu in devices if gpu.mig_index is None and gpu.trouble is None)
+        texts = (f"no GPU matches {entry}", f"the GPUs are {indices} (`gmg-tui gpus` shows them)", unanswered(devices))
         raise GmgError(f"{source}: {'; '.join(filter(None, texts))}")
     if len(matches) > 1:
         raise GmgError(f"{source}: {entry} matches {len(matches)} UUIDs; give more of it")

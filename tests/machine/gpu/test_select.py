@@ -96,7 +96,8 @@ def test_without_a_usable_gpu_the_alternatives_are_named() -> None:
         slots((CARDS[0], MIG_CARD), "1,", None)
 
 
-SILENT = ((1, "the GPU is lost"), (3, "NVML: Unknown Error"), (4, "NVML: Unknown Error"))
+_SILENT = {1: "the GPU is lost", 3: "NVML: Unknown Error", 4: "NVML: Unknown Error"}
+SILENT = tuple(Gpu(index, "", "", trouble=why) for index, why in _SILENT.items())
 UNANSWERED = "GPU 1 does not answer (the GPU is lost); GPU 3, 4 do not answer (NVML: Unknown Error)"
 
 
@@ -109,12 +110,12 @@ def test_gpus_that_do_not_answer_are_named() -> None:
         (None, "0,3", "CUDA_VISIBLE_DEVICES=0,3: GPU 3 does not answer (NVML: Unknown Error); leave it out"),
     ):
         with pytest.raises(GmgError) as caught:
-            slots(answering, gpus, visible, SILENT)
+            slots((*answering, *SILENT), gpus, visible)
         assert words in str(caught.value)
     with pytest.raises(GmgError, match="no GPU: GPU 1 does not answer"):
-        slots((), None, None, SILENT[:1])
+        slots(SILENT[:1], None, None)
     assert left_out(SILENT, None, None) == left_out(SILENT, "2", None) == f"{UNANSWERED}; no worker runs there"
-    instance = ((0, "MIG instance 1: no permission"),)
+    instance = (Gpu(0, "", "", mig_index=1, trouble="no permission"),)
     assert (
         left_out(instance, None, None) == "GPU 0 MIG instance 1 does not answer (no permission); no worker runs there"
     )
