@@ -3,14 +3,8 @@
 from glob import escape, glob
 from pathlib import Path
 
-from click.shell_completion import (
-    BashComplete,
-    CompletionItem,
-    FishComplete,
-    ShellComplete,
-    ZshComplete,
-    add_completion_class,
-)
+from click import shell_completion as click
+from click.shell_completion import CompletionItem
 
 _BASH = """\
 %(complete_func)s() {
@@ -30,7 +24,7 @@ complete -o nosort -o bashdefault -o default -F %(complete_func)s %(prog_name)s
 """
 
 
-class _Words(ShellComplete):
+class _Words(click.ShellComplete):
     """Also completes the options of `run` without a command, and values after `=`."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
@@ -58,16 +52,16 @@ class _WholeWords(_Words):
         return [CompletionItem(f"{option}={item.value}", help=item.help) for item in items]
 
 
-@add_completion_class
-class _Bash(_Words, BashComplete):
+@click.add_completion_class
+class _Bash(_Words, click.BashComplete):
     source_template = _BASH
 
 
-@add_completion_class
-class _Zsh(_WholeWords, ZshComplete):
+@click.add_completion_class
+class _Zsh(_WholeWords, click.ZshComplete):
     pass
 
 
-@add_completion_class
-class _Fish(_WholeWords, FishComplete):
+@click.add_completion_class
+class _Fish(_WholeWords, click.FishComplete):
     pass

@@ -22,7 +22,6 @@ class Settings(NamedTuple):
     options: dict[str, Any]
     """Values as written, by name of the option; Click converts them."""
     keys: dict[str, tuple[str, ...]]
-    """Keys by action."""
     readers: dict[str, Any]
     themes: dict[str, dict[str, str]]
 

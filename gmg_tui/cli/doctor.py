@@ -84,7 +84,6 @@ class NvmlView(Struct, frozen=True):
     cuda: str | None = None
     """Newest CUDA version that the driver supports."""
     error: str | None = None
-    """NVML's error, with advice."""
 
     @property
     def whole(self) -> tuple[Gpu, ...]:

@@ -120,4 +120,3 @@ COLUMNS: tuple[Column[_Read], ...] = (
     Column("processes", lambda read: None if read[1].processes is None else len(read[1].processes), priority=55),
     Column("remark", _remark, priority=85, left=True),
 )
-"""Columns of the table."""

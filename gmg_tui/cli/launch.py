@@ -43,7 +43,6 @@ class _Reply(msgspec.Struct, frozen=True):
     progress: str = ""
     """The current wait reason."""
     lines: tuple[str, ...] = ()
-    """Lines to print."""
 
 
 class _DiedError(GmgError):

@@ -36,7 +36,6 @@ class _Log(NamedTuple):
     age: tuple[bool, float] = (False, 0.0)
     """Sort key among the jobs of a slot, smallest for the newest."""
     job: int | None = None
-    """Number of the job."""
     is_rank: bool = False
     """True for a job's rank above 0."""
 

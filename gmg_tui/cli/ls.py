@@ -14,12 +14,11 @@ from gmg_tui.headless.reporter import counts, states
 from gmg_tui.machine.folders import user_name
 from gmg_tui.model import WorkerState, units
 from gmg_tui.model.alert import by_urgency, urgent
-from gmg_tui.model.errors import GmgError
 from gmg_tui.results import table
 from gmg_tui.results.column import Column
 from gmg_tui.results.job_columns import as_plain
 from gmg_tui.session import SessionEntry, WorkerBrief
-from gmg_tui.session.client import EngineClient
+from gmg_tui.session.client import newest_snapshot
 
 _ANSWER_S = 2.0
 """Timeout of an engine, after which its record is printed."""
@@ -56,14 +55,9 @@ async def _updated(entry: SessionEntry) -> SessionEntry:
     """Returns the session with its engine's current workers and queue, or unchanged without an answer."""
     if entry.state != "running" or entry.away:
         return entry
-    session = entry.record.session
-    try:
-        async with asyncio.timeout(_ANSWER_S):
-            client = await EngineClient.connect(Path(session.spec.socket), session.id)
-    except (GmgError, TimeoutError):
+    snapshot = await newest_snapshot(entry.record.session, _ANSWER_S)
+    if snapshot is None:
         return entry
-    snapshot = client.welcome.snapshot
-    await client.close()
     workers = WorkerBrief.of(snapshot.workers)
     return structs.replace(entry, record=structs.replace(entry.record, workers=workers, queue=snapshot.queue))
 

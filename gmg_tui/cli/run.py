@@ -27,7 +27,6 @@ _DEMO_ARGS: Mapping[str, tuple[str, ...]] = {
 _VARIABLE = re.compile(rf"(?P<name>{placeholders.NAME.pattern})(=(?P<low>\d+)(\.\.(?P<high>\d*))?)?")
 _LARGEST = 10**12
 _SPECIFIED = [opt for opt in TUNE_ONLY if opt.spec_field in TuneSpec.__struct_fields__]
-"""The options with a field in `TuneSpec`."""
 
 
 def run(options: Options, engine: PrestartedEngine, program: Program | None, args: tuple[str, ...] = ()) -> int:

@@ -11,21 +11,11 @@ from msgspec import structs
 
 from gmg_tui import session as sessions
 from gmg_tui import simulation
+from gmg_tui.cli import run_spec
 from gmg_tui.cli.attach import conclude
 from gmg_tui.cli.launch import start
 from gmg_tui.cli.prestart import PrestartedEngine
 from gmg_tui.cli.printing import note
-from gmg_tui.cli.run_spec import (
-    alert_actions,
-    check_given,
-    check_queued,
-    check_script,
-    check_wait,
-    describe,
-    environment,
-    groups_of,
-    resumed,
-)
 from gmg_tui.jobs.argument_placeholders import as_text, fill, names_in, values_for
 from gmg_tui.jobs.sweep import plan
 from gmg_tui.jobs.sweep.settings import Settings, from_options, read, sets
@@ -53,7 +43,8 @@ _BATCH = 200
 def _settings(values: Mapping[str, Any]) -> Settings:
     """Returns the values of options as settings. Raises `GmgError`."""
     chosen = {name: values[name] for name in _SHARED if name in values}
-    env, on = environment(tuple(chosen.get("env") or ())), alert_actions(tuple(chosen.get("on") or ()))
+    env = run_spec.environment(tuple(chosen.get("env") or ()))
+    on = run_spec.alert_actions(chosen.get("on") or ())
     return from_options({**chosen, "env": env, "on": on})
 
 
@@ -70,15 +61,15 @@ def sweep(options: Options, engine: PrestartedEngine, file: str | None, program:
         raise GmgError("--retry-failed needs --resume NAME")
     values = sets(options.sets)
     options = options.replace(env=options.given.get("env", ()), gpus=options.given.get("gpus"))
-    fields = check_queued(options)
+    fields = run_spec.check_queued(options)
     upper, lower = _settings(options.given), _settings(options.below)
     if program is not None:
         upper = structs.replace(upper, script=program.script, args=program.args, module=program.module)
     settings = lower.under(Settings() if file is None else read(file)).under(upper)
-    check_wait(options, settings.gpus_text)
-    alert_actions(f"{kind}={action}" for kind, action in settings.on.items())
-    made = plan.make(settings, file or "sweep", values, check_script)
-    fields["ddp"] = groups_of(options, made.jobs)
+    run_spec.check_wait(options, settings.gpus_text)
+    run_spec.alert_actions(f"{kind}={action}" for kind, action in settings.on.items())
+    made = plan.make(settings, file or "sweep", values, run_spec.check_script)
+    fields["ddp"] = run_spec.groups_of(options, made.jobs)
     if made.warning:
         note(f"gmg-tui: {made.warning}")
     args = tuple(map(as_text, settings.args or ()))
@@ -89,7 +80,7 @@ def sweep(options: Options, engine: PrestartedEngine, file: str | None, program:
     sweep = SweepSpec(file=None if file is None else str(Path(file).absolute()))
 
     def make() -> RunSpec:
-        spec = describe(options, fields, program, after=file, jobs=made.jobs)
+        spec = run_spec.describe(options, fields, program, after=file, jobs=made.jobs)
         return plan.applied(structs.replace(spec, sweep=sweep), settings)
 
     return start(options, make, engine=engine)
@@ -100,7 +91,7 @@ def _resume(options: Options, engine: PrestartedEngine) -> int:
 
     Returns the exit status. Raises `GmgError`.
     """
-    spec = resumed(options, "sweep", "its name and jobs").spec
+    spec = run_spec.resumed(options, "sweep", "its name and jobs").spec
     assert spec.sweep is not None
     cpu = None if options.gpus is not None else spec.cpu
     sweep = structs.replace(spec.sweep, retry_failed=options.retry_failed)
@@ -146,7 +137,7 @@ def add(options: Options, file: str | None, program: Program | None) -> int:
     Defaults are the sweep's arguments, its environment and the values shared by all its jobs. Returns the exit
     status. Raises `GmgError`.
     """
-    check_given(options, _GIVEN, f"--add {options.add}: the session's options cannot change")
+    run_spec.check_given(options, _GIVEN, f"--add {options.add}: the session's options cannot change")
     values = sets(options.sets)
     if not values and file is None and program is None:
         raise GmgError(f"--add {options.add}: give --set KEY=V1,V2, or a FILE")

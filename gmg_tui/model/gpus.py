@@ -12,7 +12,6 @@ class GpuTrouble(Struct, frozen=True):
     """True if work may fail or compute wrong numbers, so that nothing more starts there; False if the GPU is slow, or
     about to fail."""
     text: str
-    """One sentence with its figures."""
     advice: str
 
 
@@ -23,7 +22,6 @@ class Xid(Struct, frozen=True):
     time: Moment
     """Time of its first report."""
     count: int = 1
-    """Number of reports."""
 
 
 class GpuHealth(Struct, frozen=True, omit_defaults=True):
@@ -77,7 +75,6 @@ class Gpu(Struct, frozen=True, omit_defaults=True):
     mig_ids: tuple[int | None, int | None] | None = None
     """IDs of a MIG instance's GPU instance and compute instance, as in `nvidia-smi mig -lci`."""
     driver: str | None = None
-    """Version of the driver."""
     cuda: str | None = None
     """Newest CUDA version that the driver supports."""
     mig: bool = False

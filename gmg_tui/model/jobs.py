@@ -89,15 +89,12 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
 
 
 SKIPPED = "skipped"
-"""The reason of a skipped job."""
 
 
 class QueueAction(StrEnum):
     """A user's action on jobs."""
 
     SKIP = "skip"
-    """Drop a waiting job."""
     STOP = "stop"
-    """Stop a running job."""
     RETRY = "retry"
     """Run an ended job again, as the next one."""

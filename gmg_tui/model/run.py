@@ -93,9 +93,7 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     readers: dict[str, dict[str, Any]] = {}
     """The tables `[readers.NAME]` of the settings."""
     pin: bool = True
-    """False with `--no-pin`."""
     probe: bool = True
-    """False with `--no-probe`."""
     interval_s: float = 1.0
     summary: str | None = None
     """Absolute."""
@@ -111,7 +109,6 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     resume_args: tuple[str, ...] = ()
     """Placeholders not filled in."""
     on: dict[str, AlertAction] = {}
-    """Actions by kind of alert."""
     sweep: SweepSpec | None = None
     """The queue; None for a plain run of `script` on every slot."""
     tune: TuneSpec | None = None

@@ -75,7 +75,6 @@ class OccurrenceKind(StrEnum):
     JOB_FAILED = "job-failed"
     """A job of a sweep has failed, and is not retried."""
     ENDED = "ended"
-    """The session has ended."""
 
 
 class Occurrence(Struct, frozen=True, omit_defaults=True):
@@ -89,7 +88,6 @@ class Occurrence(Struct, frozen=True, omit_defaults=True):
     text: str
     slot: str = ""
     job: int | None = None
-    """Number of the job, in a sweep."""
     job_name: str = ""
     reason: str = ""
     alert: str = ""

@@ -80,7 +80,6 @@ class Verdict(Struct, frozen=True, omit_defaults=True):
     kind: str
     """A row of `diagnosis.verdicts`."""
     text: str
-    """One sentence with its figures."""
     certain: bool = True
     """False if the facts fit another cause too: the sentence then says `probably`."""
     evidence: tuple[str, ...] = ()
@@ -94,10 +93,8 @@ class SpeedFacts(Struct, frozen=True, omit_defaults=True):
     state: WorkerState
     phase: Phase = Phase.NONE
     phase_s: float = 0.0
-    """Seconds in this phase."""
     phase_usual_s: float | None = None
     reason: str | None = None
-    """Reason of a failure or wait."""
     stuck: str | None = None
     """Text of its alert `stuck`."""
     misplaced: str | None = None
@@ -122,7 +119,6 @@ class SpeedFacts(Struct, frozen=True, omit_defaults=True):
     remote_cpus: tuple[int, ...] = ()
     """CPUs of the main thread on another NUMA node than the GPU's: sysfs."""
     numa_node: int | None = None
-    """The GPU's NUMA node."""
     hot_spot: HotSpot | None = None
     """None unless stacks were taken."""
     recorded: Verdict | None = None

@@ -156,7 +156,6 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
     """In planning order."""
     answer: Answer
     eta_s: float | None = None
-    """Estimated seconds to the end."""
     ended: bool = False
     stopped: bool = False
     """True if it ended because the session was stopped."""

@@ -22,7 +22,6 @@ class Rank(Struct, frozen=True, omit_defaults=True):
     """A worker's rank in its group."""
 
     id: str
-    """The group's id."""
     rank: int
     world_size: int
 
@@ -45,7 +44,6 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     reason: str | None = None
     """Reason of a failure or wait; one line."""
     advice: str | None = None
-    """Advice on a failure; one line."""
     device: str | None = None
     """As printed by Genesis."""
     backend: str | None = None

@@ -31,7 +31,6 @@ MAX_CHARTS = 24
 MAX_LINES = 60
 """Maximum jobs in one chart; the first are drawn."""
 MAX_ROWS = 12
-"""Maximum metrics to show on a terminal."""
 
 
 class _Point(NamedTuple):

@@ -14,7 +14,7 @@ from gmg_tui.model import Alert, Gpu, GpuSample, Session, Slot, Snapshot, Worker
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import safe
 from gmg_tui.session import SessionEntry
-from gmg_tui.session.client import EngineClient
+from gmg_tui.session.client import newest_snapshot
 from gmg_tui.session.store.reader import open_store
 
 _MIB = float(1 << 20)
@@ -84,14 +84,7 @@ async def _views() -> list[Seen]:
 
 
 async def _view(entry: SessionEntry) -> Seen:
-    session = entry.record.session
-    try:
-        async with asyncio.timeout(_ANSWER_S):
-            client = await EngineClient.connect(Path(session.spec.socket), session.id, readonly=True)
-            await client.close()
-    except (GmgError, TimeoutError):
-        return session, None
-    return session, client.welcome.snapshot
+    return entry.record.session, await newest_snapshot(entry.record.session, _ANSWER_S)
 
 
 class _Scrape:

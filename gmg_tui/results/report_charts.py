@@ -35,7 +35,6 @@ _OTHER_STATE = "#8C8C8C"
 _MAX_BARS = 5000
 """Maximum bars to draw; the longest are drawn."""
 _MAX_POINTS = 60_000
-"""Maximum points of all lines."""
 _GAP_STEPS = 5
 """Median steps without a sample before a line has a gap."""
 _SHOWN_SHARE, _HEADROOM = 0.99, 1.08

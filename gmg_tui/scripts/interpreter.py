@@ -19,8 +19,8 @@ _ENVIRONMENTS = {"VIRTUAL_ENV": "virtualenv", "CONDA_PREFIX": "conda environment
 _ANSWER_S = 30.0
 """Limit for an interpreter's answer: it may be on a slow network disk."""
 _GIT_S = 2.0
-_SITE = "lib/python3*/site-packages"
-_DEBIAN_SITES = "lib/python3*/dist-packages", "local/lib/python3*/dist-packages"
+_GENESIS = "genesis_world"
+_SITES = "lib/python3*/dist-packages", "local/lib/python3*/dist-packages", "lib/python3*/site-packages"
 _COMPILERS = "quadrants", "gstaichi", "taichi"
 """Genesis' compiler and its earlier names; each version compiles its own kernels."""
 _FIND = "import importlib.util, sys; sys.exit(importlib.util.find_spec('genesis') is None)"
@@ -42,13 +42,14 @@ def default_python(environ: Mapping[str, str]) -> str:
         return active
     found = (shutil.which(name, path=environ.get("PATH")) for name in ("python", "python3"))
     first = next(filter(None, found), sys.executable)
-    return first if _is_installed(first) and not _is_installed(sys.executable) else sys.executable
+    lacks_genesis = _GENESIS not in _installed(sys.executable)
+    return first if lacks_genesis and _GENESIS in _installed(first) else sys.executable
 
 
-def _is_installed(python: str) -> bool:
-    """True if Genesis is in the interpreter's environment, by file names."""
-    root = Path(python).parent.parent
-    return any(any(root.glob(f"{site}/genesis_world-*.dist-info")) for site in (_SITE, *_DEBIAN_SITES))
+def _installed(python: str) -> dict[str, str]:
+    """Returns the versions of the packages in the interpreter's environment, by file names."""
+    infos = (path for site in _SITES for path in sorted(Path(python).parent.parent.glob(f"{site}/*-*.dist-info")))
+    return dict(path.stem.split("-", 1) for path in infos)
 
 
 def _active(environ: Mapping[str, str]) -> dict[str, str]:
@@ -105,13 +106,12 @@ def has_genesis(python: str) -> bool:
 
 def versions(python: str) -> Versions:
     """Returns the packages of the interpreter's environment, by file names: nothing is started or imported."""
-    root = Path(python).parent.parent
-    installed = dict(path.stem.split("-", 1) for path in sorted(root.glob(f"{_SITE}/*-*.dist-info")))
+    root, installed = Path(python).parent.parent, _installed(python)
     compiler = next((f"{name} {installed[name]}" for name in _COMPILERS if name in installed), None)
     # The version is in the name of a link's target, or of an environment's folder.
     names = [Path(os.path.realpath(python)).name, *(path.name for path in root.glob("lib/python3.*"))]
     version = next((name.removeprefix("python") for name in names if name.startswith("python3.")), None)
-    return Versions(version, installed.get("genesis_world"), installed.get("torch"), compiler)
+    return Versions(version, installed.get(_GENESIS), installed.get("torch"), compiler)
 
 
 def version_numbers(version: str | None) -> tuple[int, ...]:
@@ -120,8 +120,8 @@ def version_numbers(version: str | None) -> tuple[int, ...]:
 
 
 def has_robosuite(python: str) -> bool:
-    """True if robosuite is in the interpreter's environment, by file names."""
-    return any(Path(python).parent.parent.glob(f"{_SITE}/robosuite*"))
+    """True if robosuite is in the interpreter's environment."""
+    return "robosuite" in _installed(python)
 
 
 def commit_of(folder: str) -> str | None:

@@ -105,7 +105,6 @@ class Rendezvous(NamedTuple):
     port: int
     """The port of the group's store, which rank 0 opens."""
     restarts: int
-    """The number of restarts of the group."""
     max_restarts: int
     run_id: str
     """Unique to the group."""

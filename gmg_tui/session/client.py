@@ -5,7 +5,7 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import count as numbers_from
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -16,6 +16,8 @@ from msgspec import structs
 import gmg_tui
 from gmg_tui.model import Curve, Details, HotSpot, JobRecord, Occurrence, QueueAction, Series, SpeedFacts, Stacks, Tried
 from gmg_tui.model.errors import GmgError
+from gmg_tui.model.run import Session
+from gmg_tui.model.snapshot import Snapshot
 from gmg_tui.session import check_peer, protocol
 from gmg_tui.session.protocol import Answer, Ask, Bye, Command, Lines, Question, Topic, Update, Welcome
 
@@ -133,7 +135,6 @@ class EngineClient(Source):
     ) -> None:
         super().__init__(welcome)
         self.max_bytes = max_bytes
-        """Limit of a message's length."""
         self._reader, self._writer = reader, writer
         self._numbers = numbers_from(1)
         self._answers: dict[int, asyncio.Future[Answer]] = {}
@@ -282,6 +283,16 @@ class EngineClient(Source):
             if not future.done():
                 future.set_exception(GmgError(reason, 1))
         self._answers.clear()
+
+
+async def newest_snapshot(session: Session, within_s: float) -> Snapshot | None:
+    """Returns the state of a running session from its engine; None without an answer in time."""
+    with suppress(GmgError, TimeoutError):
+        async with asyncio.timeout(within_s):
+            client = await EngineClient.connect(Path(session.spec.socket), session.id, readonly=True)
+            await client.close()
+        return client.welcome.snapshot
+    return None
 
 
 @asynccontextmanager

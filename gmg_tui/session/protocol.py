@@ -35,7 +35,6 @@ class Action(StrEnum):
     STOP = "stop"
     """SIGINT, then SIGTERM, then SIGKILL, each after its wait."""
     KILL = "kill"
-    """SIGKILL at once."""
 
 
 class Topic(StrEnum):

@@ -69,7 +69,6 @@ class WorkerBrief(Struct, frozen=True):
     reason: str | None
     alerts: tuple[Alert, ...] = ()
     checkpoint: Checkpoint | None = None
-    """The newest checkpoint."""
     group: Rank | msgspec.UnsetType = msgspec.UNSET
 
     @classmethod

@@ -35,11 +35,7 @@ class _Draft(NamedTuple):
 
 
 def make(
-    settings: Settings,
-    where: str,
-    sets: _Grid,
-    check_script: Callable[[str, bool], None],
-    taken: Iterable[str] = (),
+    settings: Settings, where: str, sets: _Grid, check_script: Callable[[str, bool], None], taken: Iterable[str] = ()
 ) -> Plan:
     """Makes the jobs of the settings and values of `--set`, with names that are not `taken`. Raises `GmgError`.
 

@@ -49,7 +49,6 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A time with its unit such as `1h30m`, or `none`."""
     best: Text | None = None
     on: dict[str, str] = {}
-    """Actions of alerts by kind."""
     grid: dict[str, Annotated[tuple[Value, ...], Meta(min_length=1)]] | None = None
     defaults: Table = {}
     experiment: tuple[Table, ...] | None = None

@@ -30,7 +30,6 @@ class Sample(NamedTuple):
     key: tuple[int, bool]
     """The value, and True if all slots were measured at once."""
     log: float
-    """The logarithm of the rate."""
 
 
 class Fit(NamedTuple):

@@ -20,7 +20,6 @@ from gmg_tui.model import GpuHealth, GpuTrouble, Xid, units
 _TYPES = (pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED)
 _FIELDS = (pynvml.NVML_FI_DEV_MEMORY_TEMP, pynvml.NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL)
 _MAX_COUNT = 10**9
-"""A higher count is implausible."""
 _MAX_PCIE_GEN, _MAX_PCIE_LANES = 16, 64
 _MAX_PSTATE = 15
 """Highest valid value; 32 is NVML's "unknown"."""
@@ -70,8 +69,7 @@ def _troubles(health: GpuHealth) -> Iterator[GpuTrouble]:
     gen, best = health.pcie_gen, health.pcie_gen_max
     if errors := health.ecc_uncorrected:
         yield fatal(
-            f"{units.count(errors, 'ECC error')}, uncorrected",
-            f"results may be wrong: {xids.advice('replace')}",
+            f"{units.count(errors, 'ECC error')}, uncorrected", f"results may be wrong: {xids.advice('replace')}"
         )
     if health.remap_failed:
         yield fatal("a memory row cannot be remapped", "have the GPU replaced")

@@ -10,19 +10,8 @@ from typing import Any, Self
 import pynvml
 from msgspec import structs
 
-from gmg_tui.machine.gpu import health, nvml_metrics
-from gmg_tui.machine.gpu.driver import (
-    FATAL,
-    GPU_LOST,
-    LIBRARY_GONE,
-    NvmlUnavailable,
-    Query,
-    answer_of,
-    gpu_trouble,
-    plausible,
-    text_of,
-    unavailable,
-)
+from gmg_tui.machine.gpu import driver, health, nvml_metrics
+from gmg_tui.machine.gpu.driver import Query, NvmlUnavailable, gpu_trouble, text_of
 from gmg_tui.machine.gpu.nvml_metrics import Gpm
 from gmg_tui.model import Gpu, GpuHealth, GpuSample
 
@@ -79,7 +68,7 @@ class Nvml:
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
-            raise unavailable(error) from error
+            raise driver.unavailable(error) from error
         return cls(retry_s)
 
     def close(self) -> None:
@@ -102,7 +91,7 @@ class Nvml:
                 try:
                     gpus += _gpu_and_instances(index)
                 except (pynvml.NVMLError, NvmlUnavailable) as error:
-                    if getattr(error, "value", None) in LIBRARY_GONE:
+                    if getattr(error, "value", None) in driver.LIBRARY_GONE:
                         raise
                     gpus.append(Gpu(index, "", "", trouble=gpu_trouble(error)))
         except pynvml.NVMLError as error:
@@ -115,7 +104,7 @@ class Nvml:
         try:
             return int(pynvml.nvmlDeviceGetIndex(pynvml.nvmlDeviceGetHandleByUUID(uuid)))
         except pynvml.NVMLError as error:
-            if error.value in LIBRARY_GONE:
+            if error.value in driver.LIBRARY_GONE:
                 raise self._fail(error) from error
             raise NvmlUnavailable(f"{uuid}: {gpu_trouble(error)}") from error
 
@@ -187,7 +176,7 @@ class Nvml:
                     card.gpm = Gpm(self._card(gpu.parent_uuid or gpu.uuid).handle, instance)
                 sample = structs.replace(sample, sm_pct=card.gpm.read())
         except pynvml.NVMLError as error:
-            if error.value in LIBRARY_GONE:
+            if error.value in driver.LIBRARY_GONE:
                 return GpuSample(uuid=gpu.uuid, error=str(self._fail(error)))
             return self._set_aside(gpu, error)
         self._trouble.pop(gpu.uuid, None)
@@ -210,7 +199,7 @@ class Nvml:
 
     def _set_aside(self, gpu: Gpu, error: pynvml.NVMLError) -> GpuSample:
         """Drops a GPU, or an instance and its GPU, until the next attempt. Returns its sample until then."""
-        sample = GpuSample(uuid=gpu.uuid, lost=error.value in GPU_LOST, error=gpu_trouble(error))
+        sample = GpuSample(uuid=gpu.uuid, lost=error.value in driver.GPU_LOST, error=gpu_trouble(error))
         for uuid in {gpu.uuid, gpu.parent_uuid or gpu.uuid}:
             if (card := self._cards.pop(uuid, None)) is not None and self.error is None:
                 card.free()
@@ -243,7 +232,7 @@ class Nvml:
 
     def _fail(self, error: pynvml.NVMLError) -> NvmlUnavailable:
         """Records that NVML as a whole does not answer, so that all handles are invalid."""
-        trouble = unavailable(error)
+        trouble = driver.unavailable(error)
         self.error = str(trouble)
         self._retry_at = time.monotonic() + self._retry_s
         self._forget()
@@ -256,7 +245,7 @@ class Nvml:
 
 def open_nvml() -> tuple[Nvml, tuple[Gpu, ...]]:
     """Opens NVML. Returns it with the GPUs. Raises `NvmlUnavailable` without a driver that answers in time."""
-    return answer_of(lambda: (nvml := Nvml.open(), nvml.gpus()))
+    return driver.answer_of(lambda: (nvml := Nvml.open(), nvml.gpus()))
 
 
 def driver_version() -> str | None:
@@ -270,7 +259,7 @@ def driver_version() -> str | None:
 def cuda_version() -> str | None:
     """Returns the newest CUDA that the driver runs, such as 12.8; None if unknown."""
     try:
-        version = plausible(int(pynvml.nvmlSystemGetCudaDriverVersion_v2()), _MAX_CUDA)
+        version = driver.plausible(int(pynvml.nvmlSystemGetCudaDriverVersion_v2()), _MAX_CUDA)
     except pynvml.NVMLError:
         return None
     return f"{version // 1000}.{version % 1000 // 10}" if version else None
@@ -315,7 +304,7 @@ def _instances(gpu: Gpu, handle: Any) -> Iterator[Gpu]:
         try:
             uuid = _uuid(instance)
         except (pynvml.NVMLError, NvmlUnavailable) as error:
-            if getattr(error, "value", None) in FATAL:
+            if getattr(error, "value", None) in driver.FATAL:
                 raise
             yield Gpu(gpu.index, "", "", mig_index=mig_index, trouble=gpu_trouble(error))
             continue

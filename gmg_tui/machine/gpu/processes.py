@@ -23,7 +23,6 @@ _MAX_SESSION = 40
 _MAX_NAME = 15
 """Characters of a name that the kernel keeps."""
 MAX_NAMED = 3
-"""Maximum number of processes to name."""
 _MAX_COMMAND = 60
 """Characters of a command line."""
 _reading: dict[int, float] = {}

@@ -15,7 +15,6 @@ _LOG = logging.getLogger(__name__)
 SLOW_S = 5.0
 """Approximate interval of the slow metrics, seconds."""
 HEALTH_S = 30.0
-"""Interval of the health, seconds."""
 _AGE_S = 1.0
 """Age above which samples record it, seconds."""
 

@@ -27,7 +27,6 @@ from gmg_tui.model import Phase, RunSpec, StartMode
 from gmg_tui.scripts.interpreter import version_numbers, versions
 
 STALE_S = 60.0
-"""Age above which a lock is stale."""
 
 CACHE_LIMIT = "QD_OFFLINE_CACHE_MAX_SIZE_OF_FILES"
 LARGE_LIMIT = (1 << 31) - 1

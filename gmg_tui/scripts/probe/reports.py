@@ -10,7 +10,6 @@ from gmg_tui.model import Checkpoint
 from gmg_tui.scripts.probe.site import gmg_reports as ring
 
 MAX_FILES = 64
-"""Maximum number of processes to read."""
 MAX_RECORDS = 10_000
 """Records after which a read stops; the next read begins with the following process."""
 _MAX_STEP = 2**62

@@ -10,10 +10,7 @@ from gmg_tui.model import Sign, units
 from gmg_tui.model.text import visible
 
 _MAX_NAMES = 16
-_ISAAC_LAB = {
-    "Contact buffer": "gpu_max_rigid_contact_count",
-    "Patch buffer": "gpu_max_rigid_patch_count",
-}
+_ISAAC_LAB = {"Contact buffer": "gpu_max_rigid_contact_count", "Patch buffer": "gpu_max_rigid_patch_count"}
 """PhysX' buffers with other names in Isaac Lab's `PhysxCfg`."""
 _CAPITAL = re.compile(r"(?=[A-Z])")
 

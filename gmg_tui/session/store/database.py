@@ -26,7 +26,6 @@ A record may get a field with a default without a new version. Any other change 
 earlier ones; `tests/samples/stores` has a session of each.
 """
 _BUSY_S = 5.0
-"""Timeout for another process's lock."""
 _STALE_S = 60.0
 _PROGRESS_STEPS = 10_000
 """SQLite instructions between checks of the clock, about 100 µs."""
@@ -97,7 +96,6 @@ class MetricsRow(NamedTuple):
     sm_pct: float | None = None
     """Share of busy SMs."""
     state: str | None = None
-    """The worker's state."""
     seconds: int = 1
     """Number of combined samples, one per second."""
 

@@ -37,7 +37,6 @@ class FailureKind(StrEnum):
     SCRIPT = "script"
     """The script fails in this way every time."""
     KILLED = "killed"
-    """Killed by a signal."""
     CONFIG = "configuration"
     """Permissions, disk space, or missing software."""
     UNKNOWN = "unknown"

@@ -8,13 +8,7 @@ from typing import NamedTuple
 from gmg_tui.model.text import clean
 from gmg_tui.scripts import torchrun
 from gmg_tui.scripts.genesis.output import line_patterns, tracebacks
-from gmg_tui.scripts.genesis.output.failure_signs import (
-    FailureKind,
-    Sign,
-    sign_in,
-    sign_of,
-    table,
-)
+from gmg_tui.scripts.genesis.output.failure_signs import FailureKind, Sign, sign_in, sign_of, table
 
 __all__ = ["SEE_LOG", "Failure", "FailureKind", "Tail", "explain", "explain_recorded", "uncaught"]
 
@@ -33,7 +27,6 @@ class Failure(NamedTuple):
 
     kind: FailureKind
     reason: str
-    """One line."""
     advice: str
     """One line; may be empty."""
     suspect: bool = False
