@@ -300,9 +300,7 @@ def cache(check: str, path: Path | None, variable: str, *, remark: str | None = 
         return Finding(check, FAIL, f"{path} cannot be written", f"set {variable} to a writable folder")
     value = f"{path}{remark if remark is not None else '' if path.is_dir() else ', cold'}"
     if not is_absolute:
-        return Finding(
-            check, WARN, value, f"HOME or XDG_CACHE_HOME is relative: each folder gets its own; set {variable}"
-        )
+        return Finding(check, WARN, value, f"HOME or XDG_CACHE_HOME is relative: one per folder; set {variable}")
     if (kind := network(path)) is not None:
         advice = f"set {variable} to a folder on a local disk"
         return Finding(check, WARN, f"{value}, on a network disk ({kind})", advice)

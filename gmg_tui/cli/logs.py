@@ -115,9 +115,8 @@ def _logs(entry: SessionEntry) -> Iterator[_Log]:
         for ran in attempts.get(job.number, ()):
             if ran.rank and ran.log is not None:
                 name = f"{job.number}.rank{ran.rank}"
-                yield log._replace(
-                    label=f"job {name}", names=(name, "", ran.slot), path=entry.folder / ran.log, is_rank=True
-                )
+                names, path = (name, "", ran.slot), entry.folder / ran.log
+                yield log._replace(label=f"job {name}", names=names, path=path, is_rank=True)
 
 
 def _has_ended(entry: SessionEntry, log: _Log) -> bool:

@@ -42,9 +42,8 @@ def report(
     if as_json + (csv is not None) + (html is not None) + bundle > 1:
         raise GmgError("--json, --csv, --html and --bundle are mutually exclusive; give one of them")
     if html is not None and find_spec("plotly") is None:
-        raise GmgError(
-            f"--html needs plotly; install it with: {interpreter.install_command(sys.executable, 'plotly')}", 1
-        )
+        install = interpreter.install_command(sys.executable, "plotly")
+        raise GmgError(f"--html needs plotly; install it with: {install}", 1)
     if len(names) > 1:
         if best is not None or bundle:
             raise GmgError(f"{'--bundle' if bundle else '--best'} is for one session; give one name")

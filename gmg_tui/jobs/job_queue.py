@@ -226,9 +226,8 @@ def queue_of(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, tried
         if attempt.ended is None and not attempt.state.ended:
             row = metrics.get((ran.slot, ran.job))
             ended = max(attempt.started, row.time if row is not None else 0.0)
-            attempt = structs.replace(
-                _with_unseen(attempt, unseen), state=WorkerState.STOPPED, reason=_KILLED, ended=ended
-            )
+            attempt = _with_unseen(attempt, unseen)
+            attempt = structs.replace(attempt, state=WorkerState.STOPPED, reason=_KILLED, ended=ended)
             store.put(structs.replace(ran, attempt=attempt))
         tried.add(ran.slot, attempt)
     records = [_resumed(record, slots, unseen, retry_failed=sweep.retry_failed) for record in before]
@@ -243,9 +242,8 @@ def _resumed(record: JobRecord, slots: int, unseen: _Unseen, *, retry_failed: bo
     if retry_failed and record.state is WorkerState.FAILED:
         record = structs.replace(record, state=WorkerState.WAITING, reason=None, ended=None)
     elif not record.state.ended and record.state is not WorkerState.WAITING:
-        record = structs.replace(
-            record, state=WorkerState.WAITING, reason=_KILLED, last=_with_unseen(record.last, unseen)
-        )
+        last = _with_unseen(record.last, unseen)
+        record = structs.replace(record, state=WorkerState.WAITING, reason=_KILLED, last=last)
     if record.state.ended or record.width <= slots:
         return record
     return structs.replace(record, state=WorkerState.FAILED, reason=_too_wide(record, slots))

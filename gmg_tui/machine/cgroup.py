@@ -29,9 +29,8 @@ def cpu_quota(proc: Path = _SELF) -> float | None:
 def folders(controller: str, proc: Path = _SELF) -> Iterator[Path]:
     """Yields the folders of a process's cgroup and its ancestors, for a controller such as `cpu` or `memory`."""
     try:
-        memberships = [
-            line.split(":", 2) for line in (proc / "cgroup").read_text(errors="surrogateescape").split("\n") if line
-        ]
+        lines = (proc / "cgroup").read_text(errors="surrogateescape").split("\n")
+        memberships = [line.split(":", 2) for line in lines if line]
         # A worker's own mounts may differ, and lead to pipes.
         mountinfo = (proc.parent / "self" / "mountinfo").read_text(errors="surrogateescape")
     except OSError:

@@ -77,11 +77,7 @@ def cores_text(cores: Set[int]) -> str:
 
 
 def _of_node(node: int, sys: Path) -> set[int]:
-    """Returns the CPUs of a node. Raises `OSError` or `ValueError`."""
-    return _listed((sys / f"devices/system/node/node{node}/cpulist").read_text())
-
-
-def _listed(text: str) -> set[int]:
-    """Parses a list such as `0-7,16-23`."""
+    """Returns the CPUs of a node, from a list such as `0-7,16-23`. Raises `OSError` or `ValueError`."""
+    text = (sys / f"devices/system/node/node{node}/cpulist").read_text()
     ranges = [part.partition("-") for part in text.strip().split(",") if part]
     return {cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1)}

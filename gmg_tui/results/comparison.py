@@ -141,11 +141,13 @@ class Comparison:
     def tables(self) -> list[tuple[list[Column[Row]], list[Row]]]:
         """The columns and rows of four tables: settings (a session without any keeps its column), rates, figures, metrics."""
         named = Column[Row]("name", lambda row: row.name, "setting", priority=100, left=True)
-        rate, figure = replace(named, name="key", title=self.unit), replace(named, value=_figure_title, title="")
+        rate = replace(named, name="key", title=self.unit)
+        figure = replace(named, value=lambda row: _FIGURES[row.name][0], title="")
         metrics = [replace(named, title="metric")]
         for index, data in enumerate(self.sessions):
             for place, (name, title, value) in enumerate(_METRIC_FIGURES):
-                of, heading = partial(_of_metric, index, value), title if place else f"{data.name}: {title}"
+                of = partial(lambda row, at, value: row.values[at] and value(row.values[at]), at=index, value=value)
+                heading = title if place else f"{data.name}: {title}"
                 metrics.append(Column(f"{name}_{index}", of, heading, priority=90 - index))
         return [
             (self._columns(named, lambda row, index: row.values[index] or units.NOT_KNOWN, str), self.differences),
@@ -215,7 +217,15 @@ class Comparison:
             "metrics": [
                 {"metric": row.name, "sessions": [of and of.as_json() for of in row.values]} for row in self.metrics
             ],
-            "changes": [{"session": data.name, **_change_json(of)} for data, of in later],
+            "changes": [
+                {
+                    "session": data.name,
+                    "change_pct": of and of.pct,
+                    "interval_pct": of and of.interval_pct,
+                    "pairs": of.pairs if of else 0,
+                }
+                for data, of in later
+            ],
             "remarks": self.remarks,
         }
 
@@ -226,12 +236,6 @@ def load(entry: SessionEntry) -> tuple[ReportData, Blocks]:
         return collect(entry, stored), stored.rate_blocks(BLOCK_S)
 
 
-def _change_json(of: Change | None) -> dict[str, Any]:
-    if of is None:
-        return {"change_pct": None, "interval_pct": None, "pairs": 0}
-    return {"change_pct": of.pct, "interval_pct": of.interval_pct and list(of.interval_pct), "pairs": of.pairs}
-
-
 def _figures(data: ReportData) -> dict[str, float]:
     """Returns the `_FIGURES` of a session's jobs, without the failed ones."""
     attempts = [job.last for job in data.jobs if job.state is not WorkerState.FAILED]
@@ -239,16 +243,8 @@ def _figures(data: ReportData) -> dict[str, float]:
     return {field: sum_up(values[field]) for field, (_, sum_up, _) in _FIGURES.items() if values[field]}
 
 
-def _figure_title(row: Row) -> str:
-    return _FIGURES[row.name][0]
-
-
 def _figure_text(row: Row, index: int) -> str:
     return _FIGURES[row.name][2](row.values[index])
-
-
-def _of_metric(index: int, value: Callable[[Summary], Any], row: Row) -> Any:
-    return None if row.values[index] is None else value(row.values[index])
 
 
 def _rows(of: Iterable[Mapping[str, Any]]) -> list[Row]:

@@ -131,13 +131,9 @@ def _named(
         while column in taken:
             column = prefix + column
         taken.add(column)
-        value = partial(_cell, of, name)
+        value = partial(lambda job, name: cell(of(job, name)), name=name)
         columns.append(Column(column, value, name, "", write, max(highest - position, 1), limit=24))
     return columns
-
-
-def _cell(of: Callable[[JobRecord, str], Any], name: str, job: JobRecord) -> Cell:
-    return cell(of(job, name))
 
 
 def _args(job: JobRecord) -> Cell:

@@ -124,9 +124,8 @@ def _figures(lines: _Lines, colours: tuple[str, ...]) -> Iterator[Figure]:
             line = {"color": colour, "width": 1.5}
             mode = "lines" if len(places) > 1 else "markers"  # a line of one point is invisible
             figure.add_scatter(x=places, y=values, mode=mode, name=escape(label), line=line)
-        figure.update_layout(
-            title={"text": escape(name), "x": 0}, showlegend=len(lines[name]) > 1, legend={"traceorder": "normal"}
-        )
+        title, order = {"text": escape(name), "x": 0}, {"traceorder": "normal"}
+        figure.update_layout(title=title, showlegend=len(lines[name]) > 1, legend=order)
         figure.update_xaxes(title_text="step" if by_step else "hours")
         yield figure
 

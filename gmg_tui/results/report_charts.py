@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from plotly.graph_objects import Figure
 from plotly.subplots import make_subplots
 
-from gmg_tui.model import JobRecord, Trial, TrialKind, Tuning, WorkerState, units
+from gmg_tui.model import JobRecord, TrialKind, Tuning, WorkerState, units
 from gmg_tui.model.tried import SETTLE_S
 from gmg_tui.results import tuning_text as tune_words
 from gmg_tui.results.column import Column, is_known
@@ -144,7 +144,10 @@ def curve(tuning: Tuning) -> Figure:
     for number, slot in enumerate(answer.slots):
         trials = sorted((trial for trial in alone if trial.slot == slot), key=lambda trial: trial.value)
         if trials:
-            figure.add_trace(_points(slot, COLOURS[number % len(COLOURS)], trials))
+            values, rates = [trial.value for trial in trials], [trial.rate for trial in trials]
+            line = {"color": COLOURS[number % len(COLOURS)], "width": 1}
+            margin = {"type": "percent", "value": max(trial.margin_pct or 0.0 for trial in trials)}
+            figure.add_scatter(x=values, y=rates, mode="lines+markers", name=plain(slot), line=line, error_y=margin)
     marks = [(best.value, name) for name, best in tune_words.values_of(answer, tuning.spec)]
     if answer.memory is not None and answer.memory.most is not None:
         marks.append((answer.memory.most, "memory"))
@@ -288,16 +291,4 @@ def _line(chart: _Chart, slot: str, rows: Sequence[MetricsRow], index: int) -> d
         "x": xs,
         "y": ys,
         "line": {"width": 1.6, "color": COLOURS[index % len(COLOURS)], "dash": dash},
-    }
-
-
-def _points(slot: str, colour: str, trials: Sequence[Trial]) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": plain(slot),
-        "x": [trial.value for trial in trials],
-        "y": [trial.rate for trial in trials],
-        "line": {"color": colour, "width": 1},
-        "error_y": {"type": "percent", "value": max(trial.margin_pct or 0.0 for trial in trials)},
     }

@@ -61,9 +61,8 @@ def render(data: ReportData, best: str | None, width: int | None, colour: bool) 
     if len(chosen) < len(listed):
         what = f"the first {len(chosen)} of {what}"
     # The sort column stays even on narrow terminals.
-    shown = [
-        replace(each, priority=_ORDER_PRIORITY) if by and each.name == by.name else each for each in columns(listed)
-    ]
+    first = by.name if by else ""
+    shown = [replace(each, priority=_ORDER_PRIORITY) if each.name == first else each for each in columns(listed)]
     lines = tables.terminal(shown, chosen, width=width, colour=colour, styles=STYLES)
     if not data.jobs:
         lines.append("no jobs")

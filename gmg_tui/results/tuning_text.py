@@ -102,9 +102,8 @@ def command(run: RunSpec, name: str, value: int) -> tuple[str, ...]:
     words = ["--python", run.python] if run.python_given else []
     words += ["--nodes", run.nodes.where] if run.nodes is not None else []
     words += ["--cpu", str(run.cpu)] if run.cpu is not None else ["--gpus", run.gpus] if run.gpus else []
-    words += [
-        word for key, text in mask(run.env).items() for word in ("--env", f"{key}={fill_some(text, {name: value})}")
-    ]
+    env = {key: fill_some(text, {name: value}) for key, text in mask(run.env).items()}
+    words += [word for key, text in env.items() for word in ("--env", f"{key}={text}")]
     words += [word for pattern in run.patterns for word in ("--pattern", pattern)]
     words += [] if run.probe else ["--no-probe"]
     args = [fill_some(text, {name: value}) for text in run.args]

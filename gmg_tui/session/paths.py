@@ -88,9 +88,7 @@ def nodes_folder() -> Path:
 def check_name(name: str) -> str:
     """Returns `name`. Raises `GmgError` if it could escape its folder, or is too long for a socket."""
     if not _NAME.fullmatch(name):
-        raise GmgError(
-            f"--name {name!r}: give up to 40 letters, digits, '.', '_' and '-', starting with a letter or digit"
-        )
+        raise GmgError(f"--name {name!r}: give up to 40 letters, digits, '.', '_' or '-', first a letter or digit")
     return name
 
 

@@ -122,9 +122,8 @@ class Record(Struct, frozen=True):
             else structs.replace(worker, state=WorkerState.FAILED, stuck=False, pid=None, reason=ENGINE_DIED, alerts=())
             for worker in self.workers
         )
-        return structs.replace(
-            self, workers=workers, queue=self.queue and self.queue.after_loss(), ended=died, lost=True
-        )
+        queue = self.queue and self.queue.after_loss()
+        return structs.replace(self, workers=workers, queue=queue, ended=died, lost=True)
 
 
 class SessionEntry(Struct, frozen=True):

@@ -73,9 +73,7 @@ def make(
 
 def applied(spec: RunSpec, settings: Settings) -> RunSpec:
     """Applies GPUs, limits and variables of `settings` to the spec of a new or resumed sweep."""
-    limits: dict[str, Any] = {
-        key: value for key in ("per_gpu", "best") if (value := getattr(settings, key)) is not None
-    }
+    limits: dict[str, Any] = {key: each for key in ("per_gpu", "best") if (each := getattr(settings, key)) is not None}
     if settings.timeout is not None:
         limits["timeout_s"] = None if settings.timeout_s == math.inf else settings.timeout_s
     return structs.replace(
@@ -103,9 +101,7 @@ def _drafts(settings: Settings, where: str, sets: _Grid) -> Iterator[_Draft]:
         grid = {**(settings.grid or {}), **sets}
         size = math.prod(map(len, grid.values())) + len(experiments)
         if size > MAX_JOBS:
-            raise GmgError(
-                f"{where}: the grid makes {size:,} jobs; give fewer values: a sweep has at most {MAX_JOBS:,}"
-            )
+            raise GmgError(f"{where}: the grid makes {size:,} jobs; give fewer values: at most {MAX_JOBS:,} jobs")
         varied = [key for key, values in grid.items() if len(values) > 1] or list(grid)
         for combination in itertools.product(*grid.values()):
             values = dict(zip(grid, combination, strict=True))

@@ -56,9 +56,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         """Validates the fields beyond their types. Raises `ValueError`."""
         if self.timeout is not None and not self.timeout_s:
-            raise ValueError(
-                f'timeout {self.timeout}: give a time with its unit, as in "30m", "1h30m" or "90s", or "none"'
-            )
+            raise ValueError(f'timeout {self.timeout}: give a time with its unit, as in "30m" or "1h30m", or "none"')
         self.resume_words  # noqa: B018 - raises if a quote is not closed
         for variable in self.env:
             if not _VARIABLE.fullmatch(variable):
@@ -225,9 +223,7 @@ def _convert(where: str, tree: dict[str, Any]) -> Settings:
             break
         if unknown := _UNKNOWN.fullmatch(text):
             keys = Settings.__struct_fields__
-            belongs = (
-                f"; if it is a placeholder, its value belongs under [defaults] or [grid]; the keys: {', '.join(keys)}"
-            )
+            belongs = f"; a placeholder's value belongs under [defaults] or [grid]; the keys: {', '.join(keys)}"
             text = f"unknown key {unknown[1]}{nearest(unknown[1], keys) or belongs}"
         elif text.startswith("Expected"):
             text = text[0].lower() + text[1:].replace("`", "")

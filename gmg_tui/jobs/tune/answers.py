@@ -62,9 +62,8 @@ def conclusion(record: Record) -> str:
         state, what = TrialState.SKIPPED, "could not be measured"
         if low in record.failed:
             state, what = TrialState.FAILED, "did not run"
-        reasons = [
-            trial.reason for trial in record.alone if (trial.value, trial.state) == (low, state) and trial.reason
-        ]
+        trials = (trial for trial in record.alone if (trial.value, trial.state) == (low, state))
+        reasons = [trial.reason for trial in trials if trial.reason]
         return f"{low:,} {what}: {reasons[-1] if reasons else 'no slot is left'}"
     return f"done: {recommended(record):,} is recommended"
 

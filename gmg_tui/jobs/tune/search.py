@@ -144,9 +144,8 @@ class Search:
     def _doublings(self) -> int:
         """Returns the number of values of the ladder up to its end, or the usual number."""
         low = self._record.spec.low
-        end = min(
-            (bound for bound in (self._record.memory_end, self._record.spec.high) if bound is not None), default=0
-        )
+        bounds = [each for each in (self._record.memory_end, self._record.spec.high) if each is not None]
+        end = min(bounds, default=0)
         return max(1, math.ceil(math.log2(end / low)) + 1) if end > low else _USUAL_DOUBLINGS
 
     def eta_s(self, running: Mapping[str, float], now_s: float) -> float | None:

@@ -268,7 +268,5 @@ def _checked(trial: Trial) -> Trial:
     """Returns the trial, as failed unless its rate is positive, as ratios require."""
     if trial.state is not TrialState.MEASURED or (trial.rate is not None and 0 < trial.rate < math.inf):
         return trial
-    reason = (
-        "no rate" if trial.rate is None else f"the metric was {trial.rate:g}, but only positive values can be compared"
-    )
+    reason = "no rate" if trial.rate is None else f"the metric was {trial.rate:g}, and ratios need positive values"
     return replace(trial, state=TrialState.FAILED, rate=None, reason=trial.reason or reason)

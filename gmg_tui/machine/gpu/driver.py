@@ -90,9 +90,8 @@ class NvmlUnavailable(Exception):  # noqa: N818 - a state of the machine, not a 
 
 def unavailable(error: pynvml.NVMLError) -> NvmlUnavailable:
     """Returns the error to show for a failure of NVML as a whole."""
-    return NvmlUnavailable(
-        _TEXTS.get(error.value) or f"NVML fails: {_reason(error)}; `nvidia-smi` and `dmesg` may have details"
-    )
+    unknown = f"NVML fails: {_reason(error)}; `nvidia-smi` and `dmesg` may have details"
+    return NvmlUnavailable(_TEXTS.get(error.value) or unknown)
 
 
 def gpu_trouble(error: pynvml.NVMLError | NvmlUnavailable) -> str:

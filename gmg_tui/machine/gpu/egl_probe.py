@@ -34,9 +34,8 @@ def devices() -> list[dict[str, int | str | None]]:
 
     integer, pointer = ctypes.c_int32, ctypes.c_void_p
     query_devices = function("eglQueryDevicesEXT", ctypes.c_uint, integer, pointer, ctypes.POINTER(integer))
-    query_attribute = function(
-        "eglQueryDeviceAttribEXT", ctypes.c_uint, pointer, integer, ctypes.POINTER(ctypes.c_ssize_t)
-    )
+    size = ctypes.POINTER(ctypes.c_ssize_t)
+    query_attribute = function("eglQueryDeviceAttribEXT", ctypes.c_uint, pointer, integer, size)
     query_string = function("eglQueryDeviceStringEXT", ctypes.c_char_p, pointer, integer)
     handles, count = (pointer * _MAX_DEVICES)(), integer()
     if not query_devices(_MAX_DEVICES, handles, ctypes.byref(count)):

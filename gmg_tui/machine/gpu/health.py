@@ -68,9 +68,8 @@ def _troubles(health: GpuHealth) -> Iterator[GpuTrouble]:
     width, widest = health.pcie_width, health.pcie_width_max
     gen, best = health.pcie_gen, health.pcie_gen_max
     if errors := health.ecc_uncorrected:
-        yield fatal(
-            f"{units.count(errors, 'ECC error')}, uncorrected", f"results may be wrong: {xids.advice('replace')}"
-        )
+        text = f"{units.count(errors, 'ECC error')}, uncorrected"
+        yield fatal(text, f"results may be wrong: {xids.advice('replace')}")
     if health.remap_failed:
         yield fatal("a memory row cannot be remapped", "have the GPU replaced")
     yield from filter(None, map(xids.trouble, reversed(health.xids)))

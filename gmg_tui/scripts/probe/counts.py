@@ -236,9 +236,8 @@ class Counts:
         """Returns the counted rates with the `printed` numbers; only the latter before the second step."""
         if not self.seconds:
             return printed
-        counted = Fps(
-            None, self.env_steps / self.seconds, self._greatest, 0, self.rate, self.env_steps, self.seconds, "probe"
-        )
+        rate = self.env_steps / self.seconds
+        counted = Fps(None, rate, self._greatest, 0, self.rate, self.env_steps, self.seconds, "probe")
         if printed is None:
             return counted
         greatest = max(printed.max or 0.0, self._greatest or 0.0) or None

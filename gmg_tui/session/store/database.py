@@ -181,9 +181,8 @@ def _statement(record: Record) -> tuple[str, tuple[Any, ...]]:
             return _PUT_ATTEMPT, (*record.key, encode(record))
         case AttemptCurves():
             kept: Any = record
-            if any(
-                value is not None and not math.isfinite(value) for of in record.curves.values() for value in of.values
-            ):
+            values = (value for curve in record.curves.values() for value in curve.values)
+            if not all(value is None or math.isfinite(value) for value in values):
                 kept = _without_nan(msgspec.to_builtins(record))
             return _PUT_CURVES, (*record.key, encode(kept))
     return _PUT_METRICS, record
@@ -246,16 +245,12 @@ def _connect(path: Path, timeout_s: float = _BUSY_S) -> sqlite3.Connection:
     options = "mode=rw"
     if lock_trouble(path.parent, fcntl.lockf) is not None:  # as SQLite locks
         options += "&vfs=unix-dotfile"
-        _remove_stale(path.with_name(f"{path.name}.lock"))
+        lock = path.with_name(f"{path.name}.lock")
+        with suppress(OSError):
+            if time.time() - lock.stat().st_mtime > _STALE_S:  # of a killed process: queries take less than a minute
+                lock.rmdir()
     uri = f"file:{quote(os.fsencode(path))}?{options}"
     return sqlite3.connect(uri, timeout=timeout_s, isolation_level=None, check_same_thread=False, uri=True)
-
-
-def _remove_stale(lock: Path) -> None:
-    """Removes the lock of a killed process: reads and writes take much less than a minute."""
-    with suppress(OSError):
-        if time.time() - lock.stat().st_mtime > _STALE_S:
-            lock.rmdir()
 
 
 def _version(db: sqlite3.Connection, path: Path) -> int:

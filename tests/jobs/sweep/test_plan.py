@@ -165,7 +165,7 @@ def _error(folder: Path, text: str, *words: str, **options: object) -> str:
     [
         ("per_gpu = \n", "sweep.toml is not TOML: Invalid value (at line 2, column 11)"),
         ("per_gpus = 2\n", "sweep.toml: unknown key per_gpus; did you mean per_gpu?"),
-        ("lr = 2\n", "sweep.toml: unknown key lr; if it is a placeholder, its value belongs under [defaults] or [grid]"),
+        ("lr = 2\n", "sweep.toml: unknown key lr; a placeholder's value belongs under [defaults] or [grid]"),
         ("args = ['a', ['b']]\n", "sweep.toml: args[1]: expected bool | int | float | str, got array"),
         ("env = { 'A-B' = 1 }\n", "sweep.toml: env: A-B is not a variable name"),
         ('[grid]\na = ["x\\u0000y"]\n', r"sweep.toml: 'x\x00y' has a NUL character"),

@@ -150,9 +150,8 @@ def _reported_signal(match: re.Match[bytes]) -> str | None:
     if text.isdigit():
         return _signal(int(text))
     texts = {each.name: (signal.strsignal(each) or "-").lower() for each in signal.Signals}
-    return next(
-        (name for name, shown in texts.items() if name in (text, f"SIG{text}") or _names_signal(text, shown)), None
-    )
+    found = (name for name, shown in texts.items() if name in (text, f"SIG{text}") or _names_signal(text, shown))
+    return next(found, None)
 
 
 def _names_signal(text: str, shown: str) -> bool:

@@ -43,9 +43,8 @@ class Line(NamedTuple):
 def parsed(tail: Sequence[bytes]) -> list[Line]:
     """Returns lines of output without escape sequences, boxes, and prefixes of tracebacks."""
     texts = [_PREFIX.sub(b"", line_patterns.unmarked(line_patterns.plain(raw))) for raw in tail]
-    indented = (
-        raw[:1] in (b" ", b"\t") or text.startswith(_LOGURU_FRAME) for raw, text in zip(tail, texts, strict=True)
-    )
+    pairs = zip(tail, texts, strict=True)
+    indented = (raw[:1] in (b" ", b"\t") or text.startswith(_LOGURU_FRAME) for raw, text in pairs)
     return list(_unboxed([Line(*each) for each in zip(texts, indented, strict=True) if each[0]]))
 
 
