@@ -91,10 +91,9 @@ def _chosen(entry: SessionEntry, word: str | None) -> _Log:
         return only[0]
     matches = [log for log in every if word in log.names]
     if not matches:
+        there = f"; {entry.name} has {listed(log.label for log in logs)}"
         hint = nearest(word, [folder.name for folder in sessions.folders()])
-        raise GmgError(
-            f"there is no session, slot or job {word}{hint or f'; {entry.name} has {listed(log.label for log in logs)}'}"
-        )
+        raise GmgError(f"there is no session, slot or job {word}{hint or there}")
     return min(matches, key=lambda log: (log.names.index(word), log.age))
 
 

@@ -39,9 +39,8 @@ def run(options: Options, engine: PrestartedEngine, program: Program | None, arg
         check_script(program.script, program.module)
     fields, after = check(options), None
     if program is None and options.simulate is not None:
-        program = Program(
-            str(simulation.SCRIPT), (*_simulated_args(options.simulate, ranks=options.ddp is not None), *args)
-        )
+        given = _simulated_args(options.simulate, ranks=options.ddp is not None)
+        program = Program(str(simulation.SCRIPT), (*given, *args))
         after = "simulated"
     elif program is None:
         python = fields["python"]

@@ -45,6 +45,11 @@ def passwd_home() -> Path | None:
     return None
 
 
+def homes() -> list[Path]:
+    """Returns `home`, then `passwd_home`, if known."""
+    return [folder for folder in (home(), passwd_home()) if folder is not None]
+
+
 def config_folder() -> Path | None:
     """Returns `XDG_CONFIG_HOME`, else `~/.config`; None without a home folder."""
     return _folder("XDG_CONFIG_HOME", ".config")

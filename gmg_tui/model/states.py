@@ -45,9 +45,7 @@ class WorkerState(StrEnum):
 
 
 _ENDED = frozenset({WorkerState.FINISHED, WorkerState.FAILED, WorkerState.STOPPED})
-_LIVE = frozenset(
-    {WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING, WorkerState.RUNNING, WorkerState.STOPPING}
-)
+_LIVE = frozenset(WorkerState) - _ENDED - {WorkerState.WAITING, WorkerState.RESTARTING}
 
 
 class Phase(StrEnum):

@@ -18,7 +18,7 @@ import msgspec
 
 from gmg_tui import session as sessions
 from gmg_tui.machine.files import reading
-from gmg_tui.machine.folders import home, passwd_home
+from gmg_tui.machine.folders import homes
 from gmg_tui.model.secrets import FORM, MASK, sounds_secret
 from gmg_tui.model.text import safe
 from gmg_tui.scripts import interpreter
@@ -100,11 +100,9 @@ def _scrubber(env: Mapping[str, str]) -> Callable[[str], str]:
     values = {value for name, value in os.environ.items() if sounds_secret(name)} | set(env.values())
     values |= {json.dumps(value, ensure_ascii=False)[1:-1] for value in values}  # as in the session's record
     known = sorted((value for value in values if len(value) >= _MIN_VALUE), key=len, reverse=True)
-    folders = [folder for folder in (home(), passwd_home()) if folder is not None]
-    homes = {path for folder in folders for path in (str(folder), os.path.realpath(folder))} - {"/"}
-    paths = re.compile(
-        "|".join(rf"{re.escape(path)}(?![\w.-])" for path in sorted(homes, key=len, reverse=True)) or "(?!)"
-    )
+    own = {path for folder in homes() for path in (str(folder), os.path.realpath(folder))} - {"/"}
+    longest_first = sorted(own, key=len, reverse=True)
+    paths = re.compile("|".join(rf"{re.escape(path)}(?![\w.-])" for path in longest_first) or "(?!)")
 
     def pair(match: re.Match[str]) -> str:
         quote = match[3][0] if match[3][0] in "\"'" else ""

@@ -117,9 +117,8 @@ class Comparison:
             return ""
         pairs, first = units.count(of.pairs, self.unit), self.sessions[0].name
         if of.interval_pct is None:
-            return (
-                f"{data.name}: {units.change(of.pct)} against {first} over {pairs}; the noise between runs is unknown"
-            )
+            noise = "the noise between runs is unknown"
+            return f"{data.name}: {units.change(of.pct)} against {first} over {pairs}; {noise}"
         low, high = of.interval_pct
         sure = "" if high < 0 or low > 0 else ", no difference beyond the noise"
         interval = f"95 %: {units.change(low)} to {units.change(high)}"
@@ -291,9 +290,8 @@ def _settings(data: ReportData) -> dict[str, str | None]:
     installed = session.versions or Versions()
     settings: dict[str, str | None] = {"script": spec.script, **arguments(spec.args)}
     settings |= {f"${name}": value for name, value in mask(spec.env).items()}
-    settings |= {
-        f"gmg-tui --{opt.setting}": _text(getattr(spec, opt.spec_field)) for opt in RUN if COMPARED in opt.marks
-    }
+    compared = [opt for opt in RUN if COMPARED in opt.marks]
+    settings |= {f"gmg-tui --{opt.setting}": _text(getattr(spec, opt.spec_field)) for opt in compared}
     if spec.tune is not None:
         settings |= {f"tune {name}": _text(value) for name, value in structs.asdict(spec.tune).items()}
     if spec.sweep is not None and spec.sweep.file:

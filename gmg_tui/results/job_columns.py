@@ -13,21 +13,7 @@ from msgspec import Struct, structs
 from gmg_tui.model import JobRecord, WorkerState, units
 from gmg_tui.model.jobs import MAX_NAMES
 from gmg_tui.model.secrets import mask
-from gmg_tui.results.column import (
-    ENVS,
-    FPS,
-    FPS_PER_WATT,
-    GPU,
-    POWER,
-    TIME,
-    VRAM,
-    Cell,
-    Column,
-    Where,
-    cell,
-    exact,
-    plain,
-)
+from gmg_tui.results.column import ENVS, FPS, FPS_PER_WATT, GPU, POWER, TIME, VRAM, Column, Where, cell, exact, plain
 from gmg_tui.session.store.database import JobAttempt
 
 _C = Column[JobRecord]
@@ -136,11 +122,11 @@ def _named(
     return columns
 
 
-def _args(job: JobRecord) -> Cell:
+def _args(job: JobRecord) -> str | None:
     return shlex.join(job.last.args) or None
 
 
-def _why(job: JobRecord) -> Cell:
+def _why(job: JobRecord) -> str | None:
     """Returns the verdict on a job's speed, with a question mark if uncertain."""
     verdict = job.last.verdict
     return None if verdict is None else f"{verdict.kind}{'' if verdict.certain else '?'}"

@@ -10,24 +10,11 @@ from typing import NamedTuple
 
 from msgspec import Struct, structs
 
-from gmg_tui.model import (
-    Alert,
-    Attempt,
-    Fps,
-    JobRecord,
-    Rank,
-    Session,
-    Snapshot,
-    Tuning,
-    Worker,
-    WorkerState,
-    combined,
-    units,
-)
-from gmg_tui.model.alert import urgent
+from gmg_tui.model import Attempt, Fps, JobRecord, Rank, Session, Snapshot, Tuning, Worker, WorkerState, units
+from gmg_tui.model.alert import Alert, urgent
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.tried import below_median
-from gmg_tui.model.worker import added_up
+from gmg_tui.model.worker import added_up, combined
 from gmg_tui.results.column import Column, find, is_known, ranked
 from gmg_tui.results.job_columns import columns, results_of
 from gmg_tui.results.metric_curves import Summary, summaries

@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -137,12 +137,10 @@ def commit_of(folder: str) -> str | None:
     environ["GIT_OPTIONAL_LOCKS"] = "0"  # else it may update the index, and run a hook
     words = ("git", "-c", "core.fsmonitor=false", "-C", folder, "describe", "--always", "--dirty", "--exclude=*")
     try:
-        done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_GIT_S, env=environ, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        done = _run(words, _GIT_S, environ)
+    except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.strip() or None if done.returncode == 0 else None
+    return done.stdout.decode(errors="replace").strip() or None if done.returncode == 0 else None
 
 
 def own_version() -> str:
@@ -176,6 +174,8 @@ def ask(
     Raises `OSError` or `subprocess.TimeoutExpired`, once the process is gone.
     """
     command = [python, "-c", f"import sys; sys.path[:] = filter(None, sys.path)\n{program}"]  # -P is new in Python 3.11
-    return subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s or _ANSWER_S, env=env, check=False
-    )
+    return _run(command, timeout_s or _ANSWER_S, env)
+
+
+def _run(words: Sequence[str], timeout_s: float, env: Mapping[str, str] | None) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, env=env, check=False)

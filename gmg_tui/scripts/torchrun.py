@@ -66,9 +66,8 @@ def recorded(path: Path) -> Recorded | None:
     except (OSError, ValueError, RecursionError) as trouble:
         _log.warning("%s is ignored: %s", path, trouble)
         return None
-    found = (
-        Recorded(error) if isinstance(error, str) else Recorded(error.message, str(error.extra.get("py_callstack", "")))
-    )
+    error = _Error(error) if isinstance(error, str) else error
+    found = Recorded(error.message, str(error.extra.get("py_callstack", "")))
     return found if found.message.strip() else None
 
 

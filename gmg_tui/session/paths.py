@@ -15,16 +15,7 @@ from itertools import count
 from pathlib import Path
 
 from gmg_tui.machine.files import open_regular
-from gmg_tui.machine.folders import (
-    distrust,
-    home,
-    make_own,
-    make_private,
-    passwd_home,
-    runtime_folder,
-    state_folder,
-    user_name,
-)
+from gmg_tui.machine.folders import distrust, homes, make_own, make_private, runtime_folder, state_folder, user_name
 from gmg_tui.machine.processes import peer
 from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
@@ -64,8 +55,8 @@ def sessions_folder() -> Path:
     if given is None:
         raise GmgError(f"user {os.getuid()} has no home folder for sessions; set HOME or XDG_STATE_HOME", 1)
     distrusted = distrust(given / "gmg-tui")
-    homes = (home(), passwd_home()) if distrusted is not None else ()
-    for folder in (given, *(each / ".local/state" for each in homes if each is not None)):
+    others = [each / ".local/state" for each in homes()] if distrusted is not None else []
+    for folder in (given, *others):
         if distrust(folder / "gmg-tui") is None:
             return folder / "gmg-tui" / "sessions"
     raise GmgError(f"no folder for sessions: {distrusted}; set XDG_STATE_HOME", 1)

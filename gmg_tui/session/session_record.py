@@ -16,32 +16,12 @@ from msgspec import Struct, structs
 from gmg_tui.machine import processes
 from gmg_tui.machine.files import reading
 from gmg_tui.machine.folders import write_own
-from gmg_tui.model import (
-    Alert,
-    Checkpoint,
-    JobRecord,
-    Queue,
-    Rank,
-    RunSpec,
-    Session,
-    Snapshot,
-    Worker,
-    WorkerState,
-    own_rates,
-)
+from gmg_tui.model import Alert, Checkpoint, JobRecord, Queue, Rank, RunSpec, Session, Snapshot, Worker, own_rates
 from gmg_tui.model.errors import GmgError, nearest
-from gmg_tui.model.states import Moment
+from gmg_tui.model.states import Moment, WorkerState
 from gmg_tui.model.text import encoded, one_line
-from gmg_tui.session.paths import (
-    ENGINE_LOG,
-    LOGS,
-    RECORD,
-    folders,
-    is_locked,
-    remove_stale_socket,
-    unreadable,
-    unreadable_ones,
-)
+from gmg_tui.session import paths
+from gmg_tui.session.paths import ENGINE_LOG, LOGS, RECORD, folders, is_locked, unreadable, unreadable_ones
 
 SILENT_S = 120.0
 """Seconds without a write after which an engine on another machine is lost; it writes its record every 30 s."""
@@ -315,7 +295,7 @@ def clear_lost(report: Callable[[str], None]) -> None:
         if inspect(entry.folder) != entry:
             continue  # another command has resumed it or cleaned up
         with suppress(OSError):
-            remove_stale_socket(Path(session.spec.socket))
+            paths.remove_stale_socket(Path(session.spec.socket))
         try:
             write_record(entry.record.after_loss(entry.written))
         except OSError as error:
