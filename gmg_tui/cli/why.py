@@ -31,10 +31,8 @@ def why(words: tuple[str, ...], *, as_json: bool, stacks: bool) -> int:
         raise GmgError("give the session's name and the slot: gmg-tui why [NAME] [SLOT]")
     sessions.clear_lost(note)
     named = len(words) == 2 or any(folder.name == words[0] for folder in sessions.folders()) if words else False
-    entry = sessions.find(
-        words[0] if named else None,
-        running=not named and any(entry.state == "running" and not entry.away for entry in sessions.listing()),
-    )
+    runs = any(entry.state == "running" and not entry.away for entry in sessions.listing())
+    entry = sessions.find(words[0] if named else None, running=runs and not named)
     answers = asyncio.run(_ask(entry, words[-1] if words[named:] else None, stacks=stacks))
     if as_json:
         print_json([{"slot": facts.slot, "verdict": verdict, "facts": facts} for facts, verdict in answers])

@@ -175,8 +175,6 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
 
     def after_loss(self, reason: str) -> Self:
         """Returns the tuning after the engine's death: running trials are skipped for that `reason`."""
-        trials = (
-            trial if trial.state.ended else replace(trial, state=TrialState.SKIPPED, reason=reason)
-            for trial in self.trials
-        )
+        skipped = {"state": TrialState.SKIPPED, "reason": reason}
+        trials = (trial if trial.state.ended else replace(trial, **skipped) for trial in self.trials)
         return replace(self, trials=tuple(trials), eta_s=None)

@@ -214,11 +214,8 @@ def combined(attempts: Sequence[Attempt]) -> Attempt:
     elif fps is not None and fps.seconds is not None and power_w is not None:
         fps = structs.replace(fps, energy_j=power_w * fps.seconds)
     utilisation = [attempt.gpu_util_mean_pct for attempt in attempts if attempt.gpu_util_mean_pct is not None]
-    nan = min(
-        (each for one in attempts for each in one.alerts if each.kind == "nan"),
-        key=lambda each: each.since,
-        default=None,
-    )
+    nans = (each for one in attempts for each in one.alerts if each.kind == "nan")
+    nan = min(nans, key=lambda each: each.since, default=None)
     peaks_mib = [attempt.memory_peak_mib for attempt in attempts if attempt.memory_peak_mib is not None]
     return structs.replace(
         lead,

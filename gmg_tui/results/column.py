@@ -128,11 +128,8 @@ def cell(value: Any) -> Cell:
 
 def with_values(columns: Sequence[Column[T]], rows: Sequence[T]) -> list[Column[T]]:
     """Returns the columns of tables with a value in any row."""
-    return [
-        column
-        for column in columns
-        if Where.TABLES in column.where and any(column.value(row) is not None for row in rows)
-    ]
+    shown = [column for column in columns if Where.TABLES in column.where]
+    return [column for column in shown if any(column.value(row) is not None for row in rows)]
 
 
 def find(columns: Sequence[Column[T]], name: str) -> Column[T]:

@@ -114,13 +114,8 @@ def _figures(lines: _Lines, colours: tuple[str, ...]) -> Iterator[Figure]:
                 places, values, lowest, highest = _band(joined)
                 edge = {"mode": "lines", "line": {"width": 0}, "showlegend": False, "hoverinfo": "skip"}
                 figure.add_scatter(x=places, y=highest, **edge)
-                figure.add_scatter(
-                    x=places,
-                    y=lowest,
-                    fill="tonexty",
-                    fillcolor="rgba({},{},{},0.2)".format(*bytes.fromhex(colour[1:])),
-                    **edge,
-                )
+                shade = "rgba({},{},{},0.2)".format(*bytes.fromhex(colour[1:]))
+                figure.add_scatter(x=places, y=lowest, fill="tonexty", fillcolor=shade, **edge)
             line = {"color": colour, "width": 1.5}
             mode = "lines" if len(places) > 1 else "markers"  # a line of one point is invisible
             figure.add_scatter(x=places, y=values, mode=mode, name=escape(label), line=line)

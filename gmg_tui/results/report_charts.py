@@ -70,13 +70,9 @@ def over_time(data: ReportData, stored: Stored) -> Figure:
     heights = [max(2, len(slots)) * _ROW_PX, *(_CHART_PX for _ in charts)]
     inner = sum(heights) + _GAP_PX * len(charts)
     titles = ["Slots", *(chart.title for chart in charts)]
-    figure = make_subplots(
-        len(heights),
-        shared_xaxes=True,
-        row_heights=heights,
-        vertical_spacing=_GAP_PX / inner if charts else 0,
-        subplot_titles=titles,
-    )
+    gap = _GAP_PX / inner if charts else 0
+    layout = {"row_heights": heights, "vertical_spacing": gap, "subplot_titles": titles}
+    figure = make_subplots(len(heights), shared_xaxes=True, **layout)
     zone = time.strftime("%z", time.localtime(data.until))
     figure.update_xaxes(type="date")
     figure.update_xaxes(title_text=f"time (UTC{zone[:3]}:{zone[3:]})", row=len(heights))
@@ -93,10 +89,8 @@ def over_time(data: ReportData, stored: Stored) -> Figure:
         for index, (slot, rows) in enumerate(by_slot.items()):
             if any(getattr(row, chart.field) is not None for row in rows):
                 line = _line(chart, slot, rows, index)
-                line |= {
-                    "showlegend": slot not in in_legend,
-                    "hovertemplate": f"%{{y}} {chart.unit}<br>%{{x|%H:%M:%S}}",
-                }
+                hover = f"%{{y}} {chart.unit}<br>%{{x|%H:%M:%S}}"
+                line |= {"showlegend": slot not in in_legend, "hovertemplate": hover}
                 figure.add_trace(line, row=number, col=1)
                 in_legend.add(slot)
     figure.update_annotations(x=0, xanchor="left")

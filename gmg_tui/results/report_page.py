@@ -84,10 +84,8 @@ def _headline(data: ReportData, leaders: Iterable[tuple[str, Column[JobRecord], 
     totals = dict(data.totals)
     facts += [(name, totals[name], "") for name in ("energy", "time") if name in totals]
     facts += [(state.value, f"{data.states[state]:,}", "") for state in WorkerState if state in data.states]
-    boxes = (
-        f"<div><dt>{in_html(name)}</dt><dd>{in_html(value)}</dd><dt>{in_html(more)}</dt></div>"
-        for name, value, more in facts
-    )
+    row = "<div><dt>{}</dt><dd>{}</dd><dt>{}</dt></div>"
+    boxes = (row.format(*map(in_html, fact)) for fact in facts)
     yield f"<dl>{''.join(boxes)}</dl>"
 
 

@@ -96,12 +96,8 @@ def answer_lines(tuning: Tuning) -> list[str]:
     spec, answer = tuning.spec, tuning.answer
     headline = [f"{spec.variable} = {rate}"] if (rate := tune_words.rate_together(answer, spec)) else []
     table = tables.terminal(tune_words.answer_columns(spec), tune_words.values_of(answer, spec))
-    lines = [
-        *filter(None, [tune_words.cut_short(tuning)]),
-        *headline,
-        *table,
-        *(f"{name}: {text}" for name, text in tune_words.notes(answer, spec)),
-    ]
+    notes = [f"{name}: {text}" for name, text in tune_words.notes(answer, spec)]
+    lines = [*filter(None, [tune_words.cut_short(tuning)]), *headline, *table, *notes]
     if answer.recommended is None:
         return [*lines, f"no value of {spec.variable} was measured"]
     return [*lines, tune_words.caution(spec), *([f"run it: {join(tuning.command)}"] if tuning.command else [])]

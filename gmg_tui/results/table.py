@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from rich.cells import cell_len
 
@@ -56,13 +56,9 @@ def terminal(
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     texts = []
     for column in kept:
-        table.add_column(
-            Text(column.heading),
-            justify="left" if column.left else "right",
-            width=widths[column.name],
-            no_wrap=True,
-            overflow="ellipsis",
-        )
+        justify: Literal["left", "right"] = "left" if column.left else "right"
+        width_of = widths[column.name]
+        table.add_column(Text(column.heading), justify=justify, width=width_of, no_wrap=True, overflow="ellipsis")
         coloured = styles if column.name == "state" else {}
         texts.append([Text(cell, coloured.get(cell, "")) for cell in cells[column.name]])
     for row in zip(*texts, strict=True):

@@ -50,11 +50,9 @@ def before_nan(*ranks: Attempt) -> tuple[Checkpoint, ...]:
 def unreadable(checkpoints: Sequence[Checkpoint]) -> str:
     """Explains why no checkpoint of a ledger can be used."""
     newest = checkpoints[-1].path
-    why = (
-        "is incomplete, another user's, or cannot be read"
-        if Path(newest).exists()
-        else f"is not on {socket.gethostname()}"
-    )
+    why = f"is not on {socket.gethostname()}"
+    if Path(newest).exists():
+        why = "is incomplete, another user's, or cannot be read"
     return f"it started from the beginning: {newest} {why}"
 
 

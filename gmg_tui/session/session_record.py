@@ -96,12 +96,8 @@ class Record(Struct, frozen=True):
 
     def after_loss(self, died: float) -> Self:
         """Returns the record after the engine died at that Unix time: no worker or job is running."""
-        workers = tuple(
-            worker
-            if worker.state.ended
-            else structs.replace(worker, state=WorkerState.FAILED, stuck=False, pid=None, reason=ENGINE_DIED, alerts=())
-            for worker in self.workers
-        )
+        lost = {"state": WorkerState.FAILED, "stuck": False, "pid": None, "reason": ENGINE_DIED, "alerts": ()}
+        workers = tuple(each if each.state.ended else structs.replace(each, **lost) for each in self.workers)
         queue = self.queue and self.queue.after_loss()
         return structs.replace(self, workers=workers, queue=queue, ended=died, lost=True)
 

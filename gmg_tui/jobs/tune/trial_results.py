@@ -138,11 +138,8 @@ class Record:
         counts = self._counts
         out_of_memory = {trial.value for trial in self.alone if is_out_of_memory(trial.reason)}
         failures = {value: n for (value, state), n in counts.items() if state is TrialState.FAILED}
-        return {
-            value
-            for value, n in failures.items()
-            if n >= max(1 if value in out_of_memory else MAX_TRIALS, counts[value, TrialState.MEASURED])
-        }
+        limits = {value: 1 if value in out_of_memory else MAX_TRIALS for value in failures}
+        return {value for value, n in failures.items() if n >= max(limits[value], counts[value, TrialState.MEASURED])}
 
     @cached_property
     def ran(self) -> set[int]:

@@ -97,13 +97,8 @@ class PairLines(LineReader):
         elif metrics or has_total:
             groups = found.groupdict()
             done, total = float(found["done"]), float(groups["total"] or 0)
-            yield Figures(
-                done=done if total else None,
-                total=total or None,
-                unit=groups.get("unit", "step").lower(),
-                metrics=metrics,
-                step=int(done) if not groups.get("part") else None,
-            )
+            step, unit = None if groups.get("part") else int(done), groups.get("unit", "step").lower()
+            yield Figures(done=done if total else None, total=total or None, unit=unit, metrics=metrics, step=step)
 
 
 def _may_have_progress(text: bytes) -> bool:

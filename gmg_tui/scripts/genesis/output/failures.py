@@ -228,15 +228,8 @@ def _exit_text(exit_code: int, texts: Sequence[bytes]) -> bytes:
     text = f"exit code {exit_code}"
     # `sys.exit("message")` prints the message and exits with 1; click prints `Error: …` and exits with 2.
     unboxed = (_BOX.sub(b"", line).strip() for line in reversed(texts) if exit_code in (1, 2))
-    texts_of_script = (
-        line
-        for line in unboxed
-        if line
-        and not line.startswith(_REPORTED)
-        and line_patterns.message(line) is None
-        and not tracebacks.is_noise(line)
-    )
-    last = next(texts_of_script, b"")
+    own = (line for line in unboxed if line and not line.startswith(_REPORTED) and line_patterns.message(line) is None)
+    last = next((line for line in own if not tracebacks.is_noise(line)), b"")
     return f"{text}: ".encode() + last if last and line_patterns.FPS.search(last) is None else text.encode()
 
 
