@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note, print_data, print_json
@@ -25,29 +26,22 @@ RAW, METRICS = "raw", "metrics"
 """Values of `--csv`."""
 
 
-def report(
-    names: Sequence[str],
-    *,
-    as_json: bool,
-    csv: str | None,
-    html: str | None,
-    bundle: bool,
-    best: str | None,
-    fail_below: float | None,
-) -> int:
+def report(names: Sequence[str], *, best: str | None, fail_below: float | None, **forms: Any) -> int:
     """Prints or exports the results of sessions, by default the newest; returns the exit status. Raises `GmgError`.
 
-    See the command for the options; `csv` is `jobs`, `raw` or `metrics`.
+    `forms` are the options for other forms than text, such as `csv`, of which one may be given.
     """
-    if as_json + (csv is not None) + (html is not None) + bundle > 1:
+    given = [(form, value) for form, value in forms.items() if value is not None and value is not False]
+    if len(given) > 1:
         raise GmgError("--json, --csv, --html and --bundle are mutually exclusive; give one of them")
-    if html is not None and find_spec("plotly") is None:
+    form, value = given[0] if given else ("text", None)
+    if form == "html" and find_spec("plotly") is None:
         install = interpreter.install_command(sys.executable, "plotly")
         raise GmgError(f"--html needs plotly; install it with: {install}", 1)
     if len(names) > 1:
-        if best is not None or bundle:
-            raise GmgError(f"{'--bundle' if bundle else '--best'} is for one session; give one name")
-        made = _compare(names, as_json=as_json, csv=csv, html=html)
+        if best is not None or form == "bundle":
+            raise GmgError(f"{'--best' if best is not None else '--bundle'} is for one session; give one name")
+        made = _compare(names, form, value)
         if fail_below is None or not (slower := made.slower(fail_below)):
             return 0
         note(f"gmg-tui: {listed(slower)}: more than {fail_below:g} % slower than {names[0]}")
@@ -55,48 +49,48 @@ def report(
     if fail_below is not None:
         raise GmgError("--fail-below compares sessions; give two names")
     entry = sessions.find(names[0] if names else None, running=False)
-    if bundle:
+    if form == "bundle":
         path = f"gmg-tui-{entry.name}.zip"
         if Path(path).is_symlink():  # others may have predicted its name
             raise GmgError(f"--bundle: {path} is a link; remove it, or go to another folder", 1)
         _write(archive.bundle(entry), path, "--bundle")
     else:
-        _print(entry, as_json=as_json, csv=csv, html=html, best=best)
+        _print(entry, form, value, best)
     return 0
 
 
-def _print(entry: SessionEntry, *, as_json: bool, csv: str | None, html: str | None, best: str | None) -> None:
+def _print(entry: SessionEntry, form: str, value: Any, best: str | None) -> None:
     """Prints or exports the results of one session."""
     with open_store(entry.folder / STORE) as stored:
         collected = data.collect(entry, stored)
         jobs = collected.jobs if best is None else data.ordered(collected.jobs, best)[0]
-        if as_json:
+        if form == "as_json":
             print_data(json_csv_export.detailed(jobs, stored))
-        elif csv == METRICS:
+        elif form == "csv" and value == METRICS:
             print_data(metric_curves.csv(jobs, stored))
-        elif csv is not None:
-            print_data(json_csv_export.table(jobs, raw=csv == RAW))
-        elif html is not None:
+        elif form == "csv":
+            print_data(json_csv_export.table(jobs, raw=value == RAW))
+        elif form == "html":
             from gmg_tui.results import report_page as page
 
-            _write(page.page(collected, stored, best), html)
+            _write(page.page(collected, stored, best), value)
         else:
             _show(collected, entry, best)
 
 
-def _compare(names: Sequence[str], *, as_json: bool, csv: str | None, html: str | None) -> Comparison:
+def _compare(names: Sequence[str], form: str, value: Any) -> Comparison:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise GmgError(f"{twice} is named twice; give the names of different sessions")
     made = Comparison(*zip(*[load(sessions.find(name, running=False)) for name in names], strict=True))
-    if as_json:
+    if form == "as_json":
         print_json(made.as_json())
-    elif csv is not None:
-        print_data(columns.as_csv(*made.tables[1], raw=csv == RAW))
-    elif html is not None:
+    elif form == "csv":
+        print_data(columns.as_csv(*made.tables[1], raw=value == RAW))
+    elif form == "html":
         from gmg_tui.results import report_page as page
 
-        _write(page.comparison(made), html)
+        _write(page.comparison(made), value)
     else:
         print(made.text(*tables.output()))
     return made
