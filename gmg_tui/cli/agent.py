@@ -25,7 +25,6 @@ from gmg_tui.machine.files import reading
 from gmg_tui.machine.folders import home, make_private
 from gmg_tui.model import AgentSpec, RunSpec
 from gmg_tui.model.errors import GmgError
-from gmg_tui.session import AGENT_MARK, NODE_MARK, nodes_folder
 
 _CHUNK_BYTES = 1 << 16
 _START_TIMEOUT_S = 20.0
@@ -61,7 +60,7 @@ def _machine() -> str:
 
 def _answer(fields: dict[str, object]) -> None:
     with suppress(BrokenPipeError):
-        os.write(1, AGENT_MARK.encode() + msgspec.json.encode(fields) + b"\n")
+        os.write(1, sessions.AGENT_MARK.encode() + msgspec.json.encode(fields) + b"\n")
 
 
 def _connect_or_start(line: bytes) -> socket.socket:
@@ -86,7 +85,7 @@ def _connect_or_start(line: bytes) -> socket.socket:
     make_private(folder)
     shared = False
     with suppress(OSError, UnicodeDecodeError):
-        shared = reading(Path(spec.folder, NODE_MARK)).read(_CHUNK_BYTES).decode() == about.session_id
+        shared = reading(Path(spec.folder, sessions.NODE_MARK)).read(_CHUNK_BYTES).decode() == about.session_id
     spec = structs.replace(
         spec,
         name=folder.name,
@@ -110,7 +109,7 @@ def _socket(about: AgentSpec, mark: str) -> Path:
 
 
 def _folder(about: AgentSpec, mark: str) -> Path:
-    return nodes_folder() / f"{about.session}@{about.node}-{mark}"
+    return sessions.nodes_folder() / f"{about.session}@{about.node}-{mark}"
 
 
 def _end_earlier(about: AgentSpec) -> None:

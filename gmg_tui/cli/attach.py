@@ -15,7 +15,6 @@ from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note
 from gmg_tui.model import RunSpec, secrets, units
 from gmg_tui.model.errors import GmgError
-from gmg_tui.session import ENGINE_LOG, SUMMARY, TUNE
 from gmg_tui.session.options import Options
 
 _INTERRUPTED = 130
@@ -138,10 +137,11 @@ def _check_summary(spec: RunSpec) -> None:
     if sessions.is_locked(folder):
         note(f"gmg-tui: --summary {spec.summary} is complete once other clients have detached and the engine has ended")
         return
+    made = sessions.SUMMARY if spec.tune is None else sessions.TUNE
     with suppress(OSError):
-        if filecmp.cmp(spec.summary, folder / (TUNE if spec.tune is not None else SUMMARY), shallow=False):
+        if filecmp.cmp(spec.summary, folder / made, shallow=False):
             return
-    note(f"gmg-tui: --summary {spec.summary} was not written; see {folder / ENGINE_LOG}")
+    note(f"gmg-tui: --summary {spec.summary} was not written; see {folder / sessions.ENGINE_LOG}")
 
 
 def _drawing(options: Options) -> dict[str, Any]:

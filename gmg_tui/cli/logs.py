@@ -13,7 +13,6 @@ from gmg_tui.machine import files
 from gmg_tui.model import WorkerState
 from gmg_tui.model.errors import GmgError, listed, nearest
 from gmg_tui.model.text import clean
-from gmg_tui.session import SessionEntry
 from gmg_tui.session.store.reader import open_store
 
 _BLOCK_BYTES = 1 << 16
@@ -67,7 +66,7 @@ def logs(words: tuple[str, ...], *, follow: bool, last: int | None = None) -> in
     return 0
 
 
-def _open(entry: SessionEntry, log: _Log) -> BinaryIO:
+def _open(entry: sessions.SessionEntry, log: _Log) -> BinaryIO:
     """Opens a log. Raises `GmgError`."""
     try:
         return files.reading(log.path)
@@ -77,7 +76,7 @@ def _open(entry: SessionEntry, log: _Log) -> BinaryIO:
         raise GmgError(f"the log {log.path} cannot be read: {error.strerror}", 1) from None
 
 
-def _chosen(entry: SessionEntry, word: str | None) -> _Log:
+def _chosen(entry: sessions.SessionEntry, word: str | None) -> _Log:
     """Returns the log named by `word`, by default the only one or the only failed one. Raises `GmgError`."""
     every = list(_logs(entry))
     logs = [log for log in every if not log.is_rank]
@@ -97,7 +96,7 @@ def _chosen(entry: SessionEntry, word: str | None) -> _Log:
     return min(matches, key=lambda log: (log.names.index(word), log.age))
 
 
-def _logs(entry: SessionEntry) -> Iterator[_Log]:
+def _logs(entry: sessions.SessionEntry) -> Iterator[_Log]:
     """Yields the logs of a session: one for each worker, or for each job of a sweep and each rank, `JOB.rankN`."""
     if entry.record.session.spec.sweep is None:
         states = {worker.slot: worker.state for worker in entry.record.workers}
@@ -118,7 +117,7 @@ def _logs(entry: SessionEntry) -> Iterator[_Log]:
                 yield log._replace(label=f"job {name}", names=names, path=path, is_rank=True)
 
 
-def _has_ended(entry: SessionEntry, log: _Log) -> bool:
+def _has_ended(entry: sessions.SessionEntry, log: _Log) -> bool:
     """True if nothing more will be written to the log."""
     now = sessions.inspect(entry.folder)
     if now is None or now.state != "running":
@@ -129,7 +128,7 @@ def _has_ended(entry: SessionEntry, log: _Log) -> bool:
         return stored.job(log.job).state.ended
 
 
-def _blocks(file: BinaryIO, entry: SessionEntry, log: _Log, *, follow: bool) -> Iterator[bytes]:
+def _blocks(file: BinaryIO, entry: sessions.SessionEntry, log: _Log, *, follow: bool) -> Iterator[bytes]:
     """Yields the content of the file and, with `follow`, all that is added until the log has ended."""
     while True:
         # Check before reading, to miss nothing written in between.

@@ -17,7 +17,6 @@ from gmg_tui.model.alert import by_urgency, urgent
 from gmg_tui.results import table
 from gmg_tui.results.column import Column
 from gmg_tui.results.job_columns import as_plain
-from gmg_tui.session import SessionEntry, WorkerBrief
 from gmg_tui.session.client import newest_snapshot
 
 _ANSWER_S = 2.0
@@ -32,7 +31,7 @@ def ls(*, as_json: bool) -> int:
     """Prints the sessions, newest first; returns the exit status."""
     sessions.clear_lost(note)
 
-    async def updated() -> list[SessionEntry]:
+    async def updated() -> list[sessions.SessionEntry]:
         return await asyncio.gather(*map(_updated, sessions.listing()))
 
     entries = asyncio.run(updated())
@@ -51,18 +50,18 @@ def ls(*, as_json: bool) -> int:
     return 0
 
 
-async def _updated(entry: SessionEntry) -> SessionEntry:
+async def _updated(entry: sessions.SessionEntry) -> sessions.SessionEntry:
     """Returns the session with its engine's current workers and queue, or unchanged without an answer."""
     if entry.state != "running" or entry.away:
         return entry
     snapshot = await newest_snapshot(entry.record.session, _ANSWER_S)
     if snapshot is None:
         return entry
-    workers = WorkerBrief.of(snapshot.workers)
+    workers = sessions.WorkerBrief.of(snapshot.workers)
     return structs.replace(entry, record=structs.replace(entry.record, workers=workers, queue=snapshot.queue))
 
 
-def _row(entry: SessionEntry) -> dict[str, Any]:
+def _row(entry: sessions.SessionEntry) -> dict[str, Any]:
     """Returns a session for `ls --json`, with job counts for a sweep."""
     session, queue = entry.record.session, entry.record.queue
     row: dict[str, Any] = {
@@ -80,20 +79,20 @@ def _row(entry: SessionEntry) -> dict[str, Any]:
     return row
 
 
-def _work(entry: SessionEntry) -> str:
+def _work(entry: sessions.SessionEntry) -> str:
     """Returns the states of its workers, or the progress of a sweep's jobs."""
     queue = entry.record.queue
     return states(worker.state for worker in entry.record.workers) if queue is None else counts(queue)
 
 
-def _waits(entry: SessionEntry) -> list[str]:
+def _waits(entry: sessions.SessionEntry) -> list[str]:
     """Returns lines with the wait reasons of its workers."""
     waiting = [worker for worker in entry.record.workers if worker.state in _WAITING and worker.reason]
     reasons = {f"{worker.state}, {worker.reason}" for worker in waiting if entry.state == "running"}
     return [f"{entry.name}: {reason}".replace(", for ", ", waiting for ") for reason in sorted(reasons)[:_MAX_WAITS]]
 
 
-def _alerts(entry: SessionEntry) -> list[str]:
+def _alerts(entry: sessions.SessionEntry) -> list[str]:
     """Returns lines with the worst alerts of its workers."""
     if entry.state != "running":
         return []
@@ -102,7 +101,7 @@ def _alerts(entry: SessionEntry) -> list[str]:
     return [f"{entry.name}: {slots[alert]} {alert.headline}" for alert in worst]
 
 
-def _fps(entry: SessionEntry) -> float | None:
+def _fps(entry: sessions.SessionEntry) -> float | None:
     """Returns the sum of its workers' current rates; None for a sweep, whose jobs differ, and for an ended session."""
     if entry.state != "running" or entry.record.queue is not None:
         return None
@@ -111,13 +110,15 @@ def _fps(entry: SessionEntry) -> float | None:
 
 
 _COLUMNS = (
-    Column[SessionEntry]("name", lambda entry: entry.name, priority=100, left=True),
-    Column[SessionEntry]("state", lambda entry: entry.state, priority=90, left=True),
-    Column[SessionEntry]("host", lambda entry: entry.host if entry.away else None, priority=60, left=True),
-    Column[SessionEntry]("script", lambda entry: Path(entry.record.session.spec.script).name, priority=40, left=True),
-    Column[SessionEntry](
+    Column[sessions.SessionEntry]("name", lambda entry: entry.name, priority=100, left=True),
+    Column[sessions.SessionEntry]("state", lambda entry: entry.state, priority=90, left=True),
+    Column[sessions.SessionEntry]("host", lambda entry: entry.host if entry.away else None, priority=60, left=True),
+    Column[sessions.SessionEntry](
+        "script", lambda entry: Path(entry.record.session.spec.script).name, priority=40, left=True
+    ),
+    Column[sessions.SessionEntry](
         "started", lambda entry: f"{units.span(time.time() - entry.record.session.began)} ago", priority=50, left=True
     ),
-    Column[SessionEntry]("workers", _work, priority=80, left=True),
-    Column[SessionEntry]("fps", _fps, "FPS", write=units.fps, priority=70),
+    Column[sessions.SessionEntry]("workers", _work, priority=80, left=True),
+    Column[sessions.SessionEntry]("fps", _fps, "FPS", write=units.fps, priority=70),
 )

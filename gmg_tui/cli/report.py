@@ -19,7 +19,6 @@ from gmg_tui.results import table as tables
 from gmg_tui.results.comparison import Comparison, load
 from gmg_tui.results.report import ReportData
 from gmg_tui.scripts import interpreter
-from gmg_tui.session import STORE, TUNE, SessionEntry
 from gmg_tui.session.store.reader import open_store
 
 RAW, METRICS = "raw", "metrics"
@@ -59,9 +58,9 @@ def report(names: Sequence[str], *, best: str | None, fail_below: float | None, 
     return 0
 
 
-def _print(entry: SessionEntry, form: str, value: Any, best: str | None) -> None:
+def _print(entry: sessions.SessionEntry, form: str, value: Any, best: str | None) -> None:
     """Prints or exports the results of one session."""
-    with open_store(entry.folder / STORE) as stored:
+    with open_store(entry.folder / sessions.STORE) as stored:
         collected = data.collect(entry, stored)
         jobs = collected.jobs if best is None else data.ordered(collected.jobs, best)[0]
         if form == "as_json":
@@ -96,11 +95,11 @@ def _compare(names: Sequence[str], form: str, value: Any) -> Comparison:
     return made
 
 
-def _show(of: ReportData, entry: SessionEntry, best: str | None) -> None:
+def _show(of: ReportData, entry: sessions.SessionEntry, best: str | None) -> None:
     width, colour = tables.output()
     if of.tuning is not None and best is None:
         lines = text.trials(of.tuning, width, colour=colour)
-        if (tune := entry.folder / TUNE).exists():  # may be missing in a lost session
+        if (tune := entry.folder / sessions.TUNE).exists():  # may be missing in a lost session
             lines.append(f"tuning: {tune}")
     else:
         lines = [text.render(of, best, width, colour)]

@@ -20,7 +20,6 @@ from gmg_tui.model import AlertAction, DdpSpec, JobRecord, NodesSpec, RestartMod
 from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.scripts import interpreter, torchrun
 from gmg_tui.scripts.readers import formats
-from gmg_tui.session import STORE
 from gmg_tui.session.options import RUN, SWEEP, SWEEP_ONLY, TUNE, TUNE_ONLY, Options, Program
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -106,7 +105,7 @@ def describe(
         if jobs is not None:
             from gmg_tui.session.store import reader  # only for sweeps
 
-            reader.create(folder / STORE, tuple(jobs))
+            reader.create(folder / sessions.STORE, tuple(jobs))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

@@ -15,7 +15,6 @@ from gmg_tui.engine.notify import FINISH_TIMEOUT_S
 from gmg_tui.model import Session, Snapshot, WorkerState, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.torchrun import stop_s
-from gmg_tui.session import SessionEntry
 from gmg_tui.session.client import ANSWER_S, EngineClient
 from gmg_tui.session.protocol import Update
 
@@ -43,7 +42,7 @@ def stop(names: tuple[str, ...], *, everything: bool) -> int:
     return 0
 
 
-def _chosen(names: tuple[str, ...], *, everything: bool) -> list[SessionEntry]:
+def _chosen(names: tuple[str, ...], *, everything: bool) -> list[sessions.SessionEntry]:
     """Returns the sessions to stop. Raises `GmgError`."""
     if names:
         return [sessions.find(name, running=True) for name in dict.fromkeys(names)]
@@ -59,7 +58,7 @@ def _chosen(names: tuple[str, ...], *, everything: bool) -> list[SessionEntry]:
     return running or [sessions.find(None, running=True)]
 
 
-async def _stop(chosen: list[SessionEntry]) -> list[GmgError]:
+async def _stop(chosen: list[sessions.SessionEntry]) -> list[GmgError]:
     """Ends sessions, and waits for their engines. Returns the errors."""
     clients, kills, interrupted = set[EngineClient](), set[asyncio.Task[None]](), False
 
@@ -83,7 +82,7 @@ async def _ask(client: EngineClient, *, kill: bool) -> None:
         await client.end(kill=kill)
 
 
-async def _end(entry: SessionEntry, clients: set[EngineClient]) -> None:
+async def _end(entry: sessions.SessionEntry, clients: set[EngineClient]) -> None:
     """Ends a session's workers, and waits for its engine, with its client among `clients`. Raises `GmgError`."""
     session = entry.record.session
     note(f"stopping {entry.name}")

@@ -24,7 +24,6 @@ from gmg_tui.model import JobRecord, RunSpec, Session, Slot, SweepSpec, WorkerSt
 from gmg_tui.model.errors import GmgError
 from gmg_tui.results import table as tables
 from gmg_tui.results.column import Column
-from gmg_tui.session import STORE, SUMMARY
 from gmg_tui.session.client import EngineClient, answering
 from gmg_tui.session.options import Options, Program
 from gmg_tui.session.store.reader import load_jobs
@@ -96,7 +95,7 @@ def _resume(options: Options, engine: PrestartedEngine) -> int:
     cpu = None if options.gpus is not None else spec.cpu
     sweep = structs.replace(spec.sweep, retry_failed=options.retry_failed)
     spec = plan.applied(structs.replace(spec, cpu=cpu, sweep=sweep), _settings(options.given))
-    jobs = load_jobs(Path(spec.folder) / STORE)
+    jobs = load_jobs(Path(spec.folder) / sessions.STORE)
     if options.per_gpu not in (None, 1) and any(job.width > 1 for job in jobs):
         raise GmgError("--per-gpu: jobs on several GPUs cannot share them; leave it out")
     failed = any(job.state is WorkerState.FAILED for job in jobs)
@@ -104,7 +103,7 @@ def _resume(options: Options, engine: PrestartedEngine) -> int:
     if not again:
         note(f"every job of {spec.name} has ended{'; --retry-failed runs the failed ones again' if failed else ''}")
         if spec.summary is not None:
-            with suppress(OSError), reading(Path(spec.folder) / SUMMARY) as file:  # reported by `conclude`
+            with suppress(OSError), reading(Path(spec.folder) / sessions.SUMMARY) as file:  # reported by `conclude`
                 write_atomic(Path(spec.summary), file)
         finished = all(job.state is WorkerState.FINISHED for job in jobs)
         return conclude(spec, 1 if failed else 0 if finished else 130, options.given.get("best"))
@@ -155,7 +154,7 @@ def add(options: Options, file: str | None, program: Program | None) -> int:
         note(f"gmg-tui: {file}: {', '.join(other)}: the session keeps its own")
     if given.script is not None and _path(given.script, Path()) != _path(spec.script, Path(spec.cwd)):
         raise GmgError(f"{spec.name} runs {spec.script}, not {given.script}; start a sweep of its own", 1)
-    before = load_jobs(Path(spec.folder) / STORE)
+    before = load_jobs(Path(spec.folder) / sessions.STORE)
     settings = _of_session(spec, before).under(given)
     texts = (*map(as_text, settings.args or ()), *map(as_text, settings.env.values()), str(settings.ddp))
     used = {*given.defaults, *(name for text in texts for name in names_in(text))}

@@ -12,7 +12,6 @@ from gmg_tui.cli.printing import note, print_json
 from gmg_tui.diagnosis.verdicts import judge
 from gmg_tui.model import SpeedFacts, Verdict
 from gmg_tui.model.errors import GmgError, listed
-from gmg_tui.session import SessionEntry
 from gmg_tui.session.client import EngineClient, Source, answering
 from gmg_tui.session.ended_session import EndedSession
 
@@ -52,7 +51,7 @@ def lines(slot: str, verdict: Verdict, width: int) -> Iterator[str]:
             yield line.replace(_NO_BREAK, " ")
 
 
-async def _ask(entry: SessionEntry, slot: str | None, *, stacks: bool) -> list[tuple[SpeedFacts, Verdict]]:
+async def _ask(entry: sessions.SessionEntry, slot: str | None, *, stacks: bool) -> list[tuple[SpeedFacts, Verdict]]:
     session = entry.record.session
     if entry.state == "running" and not entry.away:
         client: Source = await EngineClient.connect(Path(session.spec.socket), session.id)

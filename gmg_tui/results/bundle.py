@@ -22,7 +22,6 @@ from gmg_tui.machine.folders import homes
 from gmg_tui.model.secrets import FORM, MASK, sounds_secret
 from gmg_tui.model.text import safe
 from gmg_tui.scripts import interpreter
-from gmg_tui.session import SessionEntry
 
 _TAIL_BYTES = 2 << 20
 _MAX_LOGS = 50
@@ -35,7 +34,7 @@ _OPTION = re.compile(r"""(?<![\w-])(--?\w[\w-]{0,64})(["']?,?\s{1,16}["']?)([^\s
 _USER = re.compile(r"(?<![\w.])/(?:home|Users)/[^/\s\"':,]+")
 
 
-def bundle(entry: SessionEntry) -> bytes:
+def bundle(entry: sessions.SessionEntry) -> bytes:
     """Returns the archive: the session's record and summary, the last 2 MB of its newest logs, and versions."""
     hide = _scrubber(entry.record.session.spec.env)
     buffer = io.BytesIO()
@@ -67,7 +66,7 @@ def _logs(folder: Path) -> Iterator[Path]:
         yield from nlargest(_MAX_LOGS, (folder / sessions.LOGS).glob("*.log"), key=lambda path: path.lstat().st_mtime)
 
 
-def _versions(entry: SessionEntry) -> dict[str, Any]:
+def _versions(entry: sessions.SessionEntry) -> dict[str, Any]:
     """Returns the versions of gmg-tui, its libraries and the workers' packages."""
     libraries = {}
     for name in ("click", "google-re2", "msgspec", "nvidia-ml-py", "psutil", "rich", "textual"):

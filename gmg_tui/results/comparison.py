@@ -90,9 +90,8 @@ class Comparison:
         runs = list(map(_measured, sessions, blocks or [{}] * len(sessions)))
         rates = [{key: run.rate for key, run in of.items()} for of in runs]
         self.rows = _rows(rates)
-        self.totals = [
-            sum(of.values()) if of and not data.queued else None for data, of in zip(sessions, rates, strict=True)
-        ]
+        pairs = zip(sessions, rates, strict=True)
+        self.totals = [sum(of.values()) if of and not data.queued else None for data, of in pairs]
         self.figures = [row for row in _rows(map(_figures, sessions)) if any(row.values)]
         self.metrics = _rows({of.name: of for of in data.metrics} for data in sessions)
         self.doubts = list(self._doubts())

@@ -13,7 +13,6 @@ from gmg_tui import session as sessions
 from gmg_tui.model import Alert, Gpu, GpuSample, Session, Slot, Snapshot, Worker, WorkerState, fps_per_watt, total_fps
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import safe
-from gmg_tui.session import SessionEntry
 from gmg_tui.session.client import newest_snapshot
 from gmg_tui.session.store.reader import open_store
 
@@ -83,7 +82,7 @@ async def _views() -> list[Seen]:
     return [*running, *((entry.record.session, None) for entry in lost)]
 
 
-async def _view(entry: SessionEntry) -> Seen:
+async def _view(entry: sessions.SessionEntry) -> Seen:
     return entry.record.session, await newest_snapshot(entry.record.session, _ANSWER_S)
 
 

@@ -63,9 +63,8 @@ def terminal(
         texts.append([Text(cell, coloured.get(cell, "")) for cell in cells[column.name]])
     for row in zip(*texts, strict=True):
         table.add_row(*row)
-    console = Console(
-        file=io.StringIO(), width=_UNLIMITED, force_terminal=colour, color_system="standard" if colour else None
-    )
+    system: Literal["standard"] | None = "standard" if colour else None
+    console = Console(file=io.StringIO(), width=_UNLIMITED, force_terminal=colour, color_system=system)
     with console.capture() as captured:
         console.print(table)
     note = [f"no room for: {', '.join(dropped.values())}"] if dropped else []
@@ -96,9 +95,8 @@ def html(columns: Sequence[Column[T]], rows: Sequence[T], *, kind: Callable[[T],
         f'<button type="button">{in_html(column.heading)}</button></th>'
         for column in filled
     )
-    body = "\n".join(
-        f'<tr class="{escape(kind(row))}">{"".join(_html_cell(column, row) for column in filled)}</tr>' for row in rows
-    )
+    cells = ((escape(kind(row)), "".join(_html_cell(column, row) for column in filled)) for row in rows)
+    body = "\n".join(f'<tr class="{name}">{of_row}</tr>' for name, of_row in cells)
     return f'<div class="scroll"><table class="sortable"><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>'
 
 

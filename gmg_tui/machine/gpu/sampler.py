@@ -94,9 +94,8 @@ class Sampler:
                 read.append((time.monotonic(), self._nvml.read(gpu, slow=slow, activity=True)))
             now, error = time.monotonic(), self._nvml.error
             # A slow GPU ages the samples before its own.
-            samples = tuple(
-                structs.replace(sample, age_s=now - at) if now - at >= _AGE_S else sample for at, sample in read
-            )
+            ages = ((sample, now - at) for at, sample in read)
+            samples = tuple(structs.replace(each, age_s=age) if age >= _AGE_S else each for each, age in ages)
         except Exception as fault:
             error = f"the GPUs cannot be read: {fault!r}"
             samples = tuple(GpuSample(uuid=gpu.uuid, error=error) for gpu in self._gpus)
