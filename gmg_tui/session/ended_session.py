@@ -7,13 +7,11 @@ from typing import Any, Final, Self
 
 from msgspec import structs
 
-from gmg_tui.machine.files import reading
 from gmg_tui.model import Attempt, GpuSample, JobRecord, Session, SpeedFacts, Worker, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.snapshot import Details, Occurrence, OccurrenceKind, Series, Snapshot
-from gmg_tui.model.text import clean
 from gmg_tui.model.tried import Tried, TriedArguments
-from gmg_tui.session import ENGINE_DIED, LOGS, STORE, read_record
+from gmg_tui.session import ENGINE_DIED, STORE, read_record
 from gmg_tui.session.client import Source
 from gmg_tui.session.protocol import Ask, Bye, Command, Lines, Question, Topic, Update, Welcome
 from gmg_tui.session.store.database import METRICS, JobAttempt

@@ -11,7 +11,7 @@ import pynvml
 from msgspec import structs
 
 from gmg_tui.machine.gpu import driver, health, nvml_metrics
-from gmg_tui.machine.gpu.driver import Query, NvmlUnavailable, gpu_trouble, text_of
+from gmg_tui.machine.gpu.driver import NvmlUnavailable, Query, gpu_trouble, text_of
 from gmg_tui.machine.gpu.nvml_metrics import Gpm
 from gmg_tui.model import Gpu, GpuHealth, GpuSample
 
