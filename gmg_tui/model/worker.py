@@ -25,6 +25,11 @@ class Rank(Struct, frozen=True, omit_defaults=True):
     rank: int
     world_size: int
 
+    @property
+    def name(self) -> str:
+        """Its group, number and count: `g0·1/4`."""
+        return f"{self.id}·{self.rank}/{self.world_size}"
+
 
 class Worker(Struct, frozen=True, omit_defaults=True):
     """A job on a slot, at one moment."""

@@ -105,7 +105,6 @@ class GmgApp(SessionApp, inherit_bindings=False):
     # The session
 
     async def _listen(self) -> None:
-        """Handles the engine's messages until it exits."""
         async for event in self.engine.events():
             self._silent_s = self.view.silent_s = 0
             match event:

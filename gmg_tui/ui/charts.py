@@ -231,14 +231,14 @@ def _heading(track: Track, width: int) -> Row:
     known = [value for value in track.values if value is not None]
     row = Row(width).add(track.title, track.style).add(f"  {track.now}")
     if known:
-        least, mean, most = (_with_unit(value, track.unit) for value in (min(known), fmean(known), max(known)))
+        decimals, unit = int(track.unit == "GiB"), track.unit
+        least, mean, most = (
+            f"{value:.{decimals}f} {unit}" if unit else units.short(value)
+            for value in (min(known), fmean(known), max(known))
+        )
         detail = f"   lowest {least}  mean {mean}  highest {most}"
         row.add(detail if len(detail) <= row.room else "", "dim")
     return row
-
-
-def _with_unit(value: float, unit: str) -> str:
-    return f"{value:.{int(unit == 'GiB')}f} {unit}" if unit else units.short(value)
 
 
 def _body(track: Track, plot: int, height: int, columns: Sequence[int]) -> list[Row]:

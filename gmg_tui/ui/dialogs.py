@@ -133,7 +133,7 @@ def quit_dialog(app: App[Any], session: Session, snapshot: Snapshot, *, stopping
     count, waiting = (live, "") if queue is None else (queue.running, f", {queue.waiting:,} waiting")
 
     def choice(answer: str, label: str, key: str, effect: str) -> Choice:
-        return Choice(answer, f"{label} ({shown[key]})", keys.of_action(key), effect)
+        return Choice(answer, f"{label} ({shown[key]})", keys.of_id(key), effect)
 
     opened_again = f"Closes the screen only; `gmg-tui attach {spec.name}` opens it again."
     lost = "SIGKILL now: unsaved kernels must be compiled again."

@@ -29,7 +29,6 @@ STYLES: Mapping[str, str] = {
     "error": "error",
     "fps": "accent",
     "fps-graph": "accent",
-    "util": "success",
     "vram": "secondary",
     "border": "border-blurred",
     "selected": "border",

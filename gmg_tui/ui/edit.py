@@ -115,7 +115,6 @@ class EditScreen(Dialog[None]):
         self._waiting = True
         """True if the engine has not answered yet."""
         self._present = Settings()
-        """The worker's settings in the engine."""
         self._args = _Arguments("Arguments")
         self._env = _Field("Environment, one KEY=VALUE per line")
         self.heading = f"Edit {self._title}{job}"
@@ -134,7 +133,6 @@ class EditScreen(Dialog[None]):
 
     @work
     async def _load(self) -> None:
-        """Fills the fields in."""
         try:
             details = await self._engine.details(self._slot)
         except GmgError as error:
@@ -162,7 +160,6 @@ class EditScreen(Dialog[None]):
 
     @on(TextArea.Changed)
     def _review(self) -> None:
-        """Shows the effect of the settings."""
         if self._waiting:
             return
         try:
@@ -178,7 +175,6 @@ class EditScreen(Dialog[None]):
             self._report(f"{workers} with these settings", "$warning")
 
     def _report(self, text: str, style: str = "") -> None:
-        """Shows one line at the foot of the frame."""
         self.query_one("#box").border_subtitle = plain(text).stylize(style)
 
     # Applying it

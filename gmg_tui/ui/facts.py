@@ -24,7 +24,6 @@ class Fact(NamedTuple):
     label: str
     text: str = ""
     style: str = "text"
-    """The name of the text's style."""
 
 
 def wrapped(text: str, width: int) -> list[str]:

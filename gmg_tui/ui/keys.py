@@ -143,8 +143,8 @@ def ids() -> list[str]:
     return list(dict.fromkeys(binding.id for binding in MAIN if binding.id))
 
 
-def of_action(name: str) -> list[str]:
-    """Returns the keys of the binding with an id."""
+def of_id(name: str) -> list[str]:
+    """Returns the keys of a binding."""
     return next(keys_of(each) for each in MAIN if each.id == name)
 
 

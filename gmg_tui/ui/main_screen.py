@@ -52,7 +52,6 @@ class MainScreen(TrueSizeScreen[None]):
         self.watch(self.app, "snapshot", self._update, init=False)
 
     def _update(self) -> None:
-        """Shows the selected worker's log, and the current state."""
         self.open_log()
         self.share_rows()
 

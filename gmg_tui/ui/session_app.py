@@ -25,7 +25,6 @@ from gmg_tui.ui.terminal import TerminalDriver
 from gmg_tui.ui.view import View
 
 MESSAGE_S: Final = 8.0
-"""Seconds to show a message."""
 SHORT_S: Final = 60.0
 """Ask before losing more than these seconds of an attempt."""
 

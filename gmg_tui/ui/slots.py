@@ -63,11 +63,9 @@ class SlotView(NamedTuple):
     time: float
     """The snapshot's Unix time, seconds."""
     chosen: bool = False
-    """True if it is selected."""
     marked: bool = False
     """True if it is marked: keys act on all marked slots."""
     median_fps: float | None = None
-    """The median from `median_rates`."""
 
     def since_s(self, time: float) -> float:
         """Returns the seconds from `time` to the snapshot; negative if in the future."""
@@ -105,13 +103,9 @@ def median_rates(slots: Mapping[str, Slot], workers: Iterable[Worker]) -> dict[s
     return {name: median(group.values()) for group in groups.values() if len(group) >= 3 for name in group}
 
 
-def _rank(row: SlotView) -> str | None:
-    rank = row.worker.group
-    return None if rank is None else f"{rank.id}·{rank.rank}/{rank.world_size}"
-
-
-def _job(row: SlotView) -> str | None:
-    return None if row.worker.job is None else f"#{row.worker.job} {row.worker.job_name}"
+def job_of(worker: Worker) -> str:
+    """Returns the job's number and name: `#12 wide`; empty without a job."""
+    return "" if worker.job is None else f"#{worker.job} {worker.job_name}"
 
 
 _C = Column[SlotView]
@@ -119,8 +113,8 @@ WORKERS: dict[str, Column[SlotView]] = {
     column.name: column
     for column in (
         _C("slot", lambda row: row.slot.name, priority=100, left=True),
-        _C("rank", _rank, priority=60, left=True),
-        _C("job", _job, priority=70, left=True),
+        _C("rank", lambda row: row.worker.group.name if row.worker.group is not None else None, priority=60, left=True),
+        _C("job", lambda row: job_of(row.worker) or None, priority=70, left=True),
         _C("state", lambda row: row.worker.state_word, priority=95, left=True),
         _C("fps", lambda row: row.worker.rate, *FPS, 92),
         _C("n_envs", lambda row: row.worker.newest.n_envs, *ENVS, 30),
@@ -129,7 +123,6 @@ WORKERS: dict[str, Column[SlotView]] = {
         _C("memory_rss_mib", lambda row: row.worker.memory_rss_mib, *RAM, 50),
     )
 }
-"""The columns of workers, by name."""
 
 SLOT_ORDER: Final = "slot"
 """The order by slot number; other orders are named after columns."""

@@ -86,11 +86,6 @@ class Table(Rows, Generic[T], can_focus=True):
             super().__init__()
             self.table = table
 
-        @property
-        def control(self) -> Table[Any]:
-            """The table."""
-            return self.table
-
     class Chosen(Moved):
         """The row under the cursor was clicked."""
 
@@ -118,13 +113,9 @@ class Table(Rows, Generic[T], can_focus=True):
         self._style = style
         self._follow = follow
         self._rows: dict[str, T] = {}
-        """The rows by key, in the given order."""
         self._keys: list[str] = []
-        """The keys of the rows in display order."""
         self._widths: dict[str, int] = {}
-        """Widths of non-empty columns, by name."""
         self._placed: list[Place] = []
-        """The columns as last drawn."""
         self._sort_by = sort_by
         self._descending = sort_by in self._all and not self._all[sort_by].left
         self._cursor = ""
@@ -186,7 +177,10 @@ class Table(Rows, Generic[T], can_focus=True):
             if name not in self._widths and any(column.value(row) is not None for row in changed):
                 self._widths[name] = width_of(column.heading) + 1  # for the sort sign
         if again:
-            self._sort()
+            rows: Iterable[T] = self._rows.values()
+            if self._sort_by in self._all:
+                rows = ranked(self._all[self._sort_by], rows, descending=self._descending)
+            self._keys = list(map(self._key_of, rows))
         followed = self._follow(list(self._rows.values())) if self.following else None
         before, in_sight = self._cursor, 0 <= self.cursor_row - round(self.scroll_y) < self.size.height - 1
         if followed is not None:
@@ -199,14 +193,7 @@ class Table(Rows, Generic[T], can_focus=True):
             self.reveal_cursor()
         self.update_rows()
 
-    def _sort(self) -> None:
-        rows: Iterable[T] = self._rows.values()
-        if self._sort_by in self._all:
-            rows = ranked(self._all[self._sort_by], rows, descending=self._descending)
-        self._keys = list(map(self._key_of, rows))
-
     def _fit(self) -> None:
-        """Sets the virtual size."""
         self.virtual_size = Size(self._full_width, len(self._keys) + 1)
 
     @property

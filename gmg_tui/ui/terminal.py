@@ -184,7 +184,6 @@ def watch(
 
 
 def _settings(descriptor: int) -> list[Any] | None:
-    """Returns the terminal's settings; None if there is no terminal any more."""
     try:
         return termios.tcgetattr(descriptor)
     except termios.error:

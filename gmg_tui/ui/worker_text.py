@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gmg_tui.jobs.argument_placeholders import as_text
-from gmg_tui.model import JobRecord, Phase, Progress, Rank, Severity, Slot, Worker, WorkerState, units
+from gmg_tui.model import JobRecord, Phase, Progress, Severity, Slot, Worker, WorkerState, units
 from gmg_tui.model.text import SEPARATOR
 from gmg_tui.scripts.genesis.output.log_text import without_head
 from gmg_tui.ui.drawing import STATE_SIGNS
-from gmg_tui.ui.slots import SlotView, in_trouble
+from gmg_tui.ui.slots import SlotView, in_trouble, job_of
 
 _BEFORE_RUNNING = frozenset({WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING})
 STATE_STYLES = dict.fromkeys(WorkerState, "title") | {
@@ -20,7 +20,6 @@ STATE_STYLES = dict.fromkeys(WorkerState, "title") | {
     WorkerState.STOPPED: "dim",
     WorkerState.WAITING: "dim",
 }
-"""The name of each state's style."""
 
 
 ALERT_STYLES = {Severity.ERROR: "error", Severity.WARNING: "warn", Severity.INFO: "dim"}
@@ -138,11 +137,6 @@ def last_line(worker: Worker) -> str:
     return "" if line_patterns.is_progress_only(line) else without_head(line)
 
 
-def job_of(worker: Worker) -> str:
-    """Returns the job's number and name: `#12 wide`; empty without a job."""
-    return "" if worker.job is None else f"#{worker.job} {worker.job_name}"
-
-
 def values_of(job: JobRecord) -> str:
     """Returns the job's values that are not in its name, as one line: `method=ode  branch_counts=4`."""
     named = job.name.split(",")
@@ -198,7 +192,7 @@ def matches(entry: SlotView, text: str) -> bool:
     """Returns True if all words of a filter match: in slot, node, state, job, group, GPU or problems."""
     slot, worker = entry.slot, entry.worker
     fields = [slot.name, slot.node, state_of(worker), worker.state.value, gpu_name(slot), job_of(worker)]
-    fields += [rank_name(worker.group) if worker.group is not None else "", *(note.text for note in notes(entry))]
+    fields += [worker.group.name if worker.group is not None else "", *(note.text for note in notes(entry))]
     fields += [alert.kind for alert in worker.alerts]
     everything = "\n".join(fields).casefold()
     return all(word in everything for word in text.casefold().split())
@@ -210,11 +204,6 @@ def gpu_name(slot: Slot) -> str:
 
 
 # Ranks
-
-
-def rank_name(rank: Rank) -> str:
-    """Returns a rank's group, number and count: `g0·1/4`."""
-    return f"{rank.id}·{rank.rank}/{rank.world_size}"
 
 
 def together_text(workers: Sequence[Worker]) -> str:

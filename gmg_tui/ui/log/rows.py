@@ -28,9 +28,7 @@ class LogRow(NamedTuple):
     end: int
     """Offset after its last line."""
     lines: int = 1
-    """Number of lines it represents."""
     progress: bool = False
-    """True if its lines are only progress."""
 
     @property
     def position(self) -> int:

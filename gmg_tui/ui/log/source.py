@@ -19,9 +19,7 @@ MAX_ROWS: Final = 4000
 MAX_MATCHES: Final = 100_000
 """Matches after which a search stops."""
 _SEARCHED_BYTES: Final = 4 << 20
-"""Bytes searched at once."""
 _PAGE_ROWS: Final = 500
-"""Rows read at once."""
 
 
 class LogSource:
@@ -114,16 +112,16 @@ class LogSource:
 
 
 class Search:
-    """The matches of a query in a log file.
+    """The matches of a query in a log file, if there is one.
 
     Attributes:
         found: Positions of the matches, last first.
     """
 
-    def __init__(self, query: Query, file: LogFile) -> None:
+    def __init__(self, query: Query, file: LogFile | None) -> None:
         self.query, self.file = query, file
         self.found: list[int] = []
-        self._size = self._left = file.size
+        self._size = self._left = file.size if file is not None else 0
 
     @property
     def is_full(self) -> bool:
@@ -142,9 +140,11 @@ class Search:
 
     async def step(self) -> None:
         """Searches the next part of the file, from the end backwards. Raises `OSError`."""
+        if self.file is None:
+            return
         try:
             start = await in_daemon_thread(self.file.start_of_line, self._left - _SEARCHED_BYTES)
-            self.found += await in_daemon_thread(self._search, start, self._left)
+            self.found += await in_daemon_thread(self._search, self.file, start, self._left)
             self._left = start
         except OSError:
             self._left = 0
@@ -152,21 +152,19 @@ class Search:
 
     async def catch_up(self) -> None:
         """Searches lines written since. Raises `OSError`."""
-        if (size := self.file.size) > self._size:
+        if self.file is not None and (size := self.file.size) > self._size:
             start, self._size = self.file.start_of_line(self._size), size
-            newer = await in_daemon_thread(self._search, start, size)
+            newer = await in_daemon_thread(self._search, self.file, start, size)
             self.found = [*newer, *(position for position in self.found if position < start)]
 
-    def _search(self, start: int, end: int) -> list[int]:
-        if not self.file.may_match(self.query, start, end):
+    def _search(self, file: LogFile, start: int, end: int) -> list[int]:
+        if not file.may_match(self.query, start, end):
             return []
-        rows, below = self.file.rows(start, end), self.file.after(end, 1)
+        rows, below = file.rows(start, end), file.after(end, 1)
         if rows and rows[-1].progress and below and below[0].progress:  # the run of progress continues
             rows.pop()
-        return [row.position for row in reversed(rows) if self._is_match(row)]
-
-    def _is_match(self, row: LogRow) -> bool:
-        return bool(self.query.pattern.search(row.shown) or self.file.hidden_match(row, self.query))
+        found = (row for row in rows if self.query.pattern.search(row.shown) or file.hidden_match(row, self.query))
+        return [row.position for row in found][::-1]
 
     def nearest(self, direction: str, origin: int) -> int | None:
         """Returns the nearest match `up` or `down` from a position, wrapping around; None if there are none."""

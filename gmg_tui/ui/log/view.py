@@ -56,7 +56,6 @@ class LogView(Rows):
         """The position to scroll to once the view has a size again."""
         self._loading: Callable[[], Awaitable[object]] | None = None
         self._trouble = ""
-        """The reason the file cannot be read."""
         self._pages_left = _MAX_FILL_PAGES
         self._printed, self._printed_before = 0, 0
         """Lines printed so far, and when the log was paused."""
@@ -133,7 +132,6 @@ class LogView(Rows):
         return f"paused at {100 * end / max(self.source.size, end, 1):.0f} %{arrived}"
 
     def _search_text(self) -> str:
-        """Returns the match number and count, and the search's progress."""
         if (found := self.found) is None:
             return f"/{self.sought.text}"
         progress = f"searching, {found.searched_pct} %" if found.running else ""
@@ -199,7 +197,6 @@ class LogView(Rows):
 
     @property
     def _bottom(self) -> int:
-        """The index after the last visible row."""
         end = self._moved(self._top, self._page)
         return end.row + (end.part > 0)
 
@@ -268,12 +265,10 @@ class LogView(Rows):
             self._trouble = f"The log file cannot be read: {error.strerror}."
 
     async def _load_above(self) -> None:
-        """Loads rows above the first, and scrolls up by one."""
         if await self.source.load_above():
             self._place_top(self._moved(self._top, -1))
 
     async def _load_below(self) -> None:
-        """Loads rows below the last, and follows the log again at its end."""
         if not await self.source.load_below():
             self.call_later(self.follow)
 
@@ -284,7 +279,6 @@ class LogView(Rows):
             self._load(self._load_above if self._top.row == 0 and self.source.has_above else self.source.load_below)
 
     async def _jump(self, offset: int, file: LogFile | None = None) -> None:
-        """Shows the rows around an offset of the file."""
         self._pages_left = _MAX_FILL_PAGES
         if await self.source.jump(offset, self.sought, file):
             self._show(offset)
@@ -327,9 +321,7 @@ class LogView(Rows):
     async def _search_file(self, query: Query) -> None:
         source, rows = self.source, self.source.rows[: self._bottom]
         origin = rows[-1].end if rows and not source.following else _END
-        if (file := await source.open()) is None:
-            return
-        self.found = found = Search(query, file)
+        self.found = found = Search(query, await source.open())
         while True:
             if self.match is None and found.found and (found.found[-1] < origin or not found.running):
                 self._visit(found.nearest("up", origin))
@@ -356,9 +348,8 @@ class LogView(Rows):
             self._visit(found.nearest(direction, origin))
 
     def _visit(self, match: int | None) -> None:
-        """Makes a match current, and shows it."""
         self.match = match
-        if match is None or self.found is None:
+        if match is None or self.found is None or self.found.file is None:
             self.update_rows()
             return
         self.pause()

@@ -58,7 +58,6 @@ class HelpScreen(Dialog[None]):
 
 
 def _facts(app: SessionApp, bound: Iterable[tuple[str, Binding]]) -> Iterator[Fact]:
-    """Yields the actions of bindings, each with all of its keys."""
     keys_to: dict[str, list[str]] = {}
     for key, binding in bound:
         if binding.id:

@@ -164,11 +164,10 @@ class QueuePage(JobsPage[JobRecord]):
                 (),
                 key=lambda job: str(job.number),
                 style=lambda job: worker_text.STATE_STYLES[job.state],
-                follow=_first_running,
+                follow=lambda jobs: next((job for job in jobs if not job.state.ended), jobs[-1] if jobs else None),
             ),
         )
         self._records: dict[int, JobRecord] = {}
-        """The jobs by number."""
         self._version = -1
         """Version of the queue at the last query."""
         self._names: set[str] = set()
@@ -176,7 +175,6 @@ class QueuePage(JobsPage[JobRecord]):
         self._live: set[int] = set()
         """Numbers of the jobs shown with their worker's figures."""
         self._best = ""
-        """The best job so far, in words."""
 
     # The jobs
 
@@ -276,8 +274,3 @@ class QueuePage(JobsPage[JobRecord]):
             return
         # Each moves to the head of the queue, so the last one named runs first.
         self.act(QueueAction.RETRY, *failed[::-1])
-
-
-def _first_running(rows: Sequence[JobRecord]) -> JobRecord | None:
-    """Returns the first job that has not ended, or else the last one."""
-    return next((row for row in rows if not row.state.ended), rows[-1] if rows else None)

@@ -152,7 +152,6 @@ class TuningPage(JobsPage[Trial]):
 
     @property
     def _best(self) -> Best | None:
-        """The selected value of the answer."""
         named = self._answers.selected
         return named[1] if named is not None else None
 

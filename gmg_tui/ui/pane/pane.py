@@ -23,6 +23,7 @@ from gmg_tui.ui.pane.metrics_tab import HISTORY_POINTS, MetricsTab
 from gmg_tui.ui.pane.why_tab import SPEED_GAP_S, WhyTab
 from gmg_tui.ui.pane.worker_charts import chart_rows
 from gmg_tui.ui.rows import Lines, is_seen
+from gmg_tui.ui.slots import job_of
 from gmg_tui.ui.table import DescribedTable, Table
 from gmg_tui.ui.view import Tab, View, job_on
 
@@ -73,7 +74,6 @@ class Pane(Vertical):
         self._slot = view.selected
         self._failure = ""
         self._answers: dict[Tab, Any] = {}
-        """The engine's answers about the selected worker."""
 
     def compose(self) -> ComposeResult:
         """Yields title, tabs and log."""
@@ -264,7 +264,6 @@ class Pane(Vertical):
 
     @property
     def _entry(self) -> object:
-        """The selected worker, for its charts."""
         entry = self._view.of(self._slot) if self._slot else None
         return entry and (entry.slot, entry.worker.rate, entry.worker.current_fps, entry.sample)
 
@@ -368,6 +367,6 @@ def title_rows(view: View, width: int, height: int) -> Sequence[Row]:
     row.add(f"{worker_text.sign_of(entry)} {state}", worker_text.style_of(entry))
     row.add(f"  attempt {worker.attempt}" if worker.attempt else "", "dim")
     row.add(f"  PID {worker.pid}" if worker.pid else "", "dim")
-    row.add(f"  job {worker_text.job_of(worker)}" if worker.job is not None else "")
+    row.add(f"  job {job_of(worker)}" if worker.job is not None else "")
     notes = worker_text.notes(entry)[:_MAX_NOTES]
     return [row, *(Row(width).add(f" ▸ {note.text}", note.style) for note in notes)]

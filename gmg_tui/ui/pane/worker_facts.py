@@ -26,7 +26,7 @@ def worker_facts(entry: SlotView) -> Iterator[Fact]:
     worker = entry.worker
     yield Fact("Worker")
     if worker.group is not None:
-        yield Fact("group", worker_text.rank_name(worker.group))
+        yield Fact("group", worker.group.name)
     yield from _rates(entry)
     yield Fact("envs", units.figure(worker.newest.n_envs, "", units.NOT_KNOWN))
     if worker_text.getting_ready(worker):
@@ -174,7 +174,6 @@ EVENT_COLUMNS: Final = (
         limit=300,
     ),
 )
-"""The columns of the session's events."""
 
 
 def attempt_columns(now: Callable[[], float]) -> tuple[Column[Attempt], ...]:
@@ -189,13 +188,13 @@ def attempt_columns(now: Callable[[], float]) -> tuple[Column[Attempt], ...]:
         Column[Attempt]("gpu_util_mean_pct", lambda attempt: attempt.gpu_util_mean_pct, *column.GPU),
         Column[Attempt]("memory_peak_mib", lambda attempt: attempt.memory_peak_mib, *column.VRAM),
         Column[Attempt]("power_mean_w", lambda attempt: attempt.power_mean_w, *column.POWER),
-        Column[Attempt]("fps_per_w", _fps_per_watt, *column.FPS_PER_WATT),
+        Column[Attempt](
+            "fps_per_w",
+            lambda attempt: attempt.fps.env_steps_per_j if attempt.fps is not None else None,
+            *column.FPS_PER_WATT,
+        ),
         Column[Attempt]("args", lambda attempt: join_args(attempt.args), "arguments", left=True, limit=200),
     )
-
-
-def _fps_per_watt(attempt: Attempt) -> float | None:
-    return attempt.fps.env_steps_per_j if attempt.fps is not None else None
 
 
 def attempt_facts(attempt: Attempt) -> Iterator[Fact]:

@@ -11,7 +11,7 @@ from gmg_tui.model import WorkerState, units
 from gmg_tui.ui import facts, worker_text
 from gmg_tui.ui.drawing import Row, bar, load_style
 from gmg_tui.ui.rows import Rows
-from gmg_tui.ui.slots import SlotView
+from gmg_tui.ui.slots import SlotView, job_of
 from gmg_tui.ui.table import DescribedTable
 from gmg_tui.ui.view import Band, View
 from gmg_tui.ui.worker_text import Note
@@ -88,7 +88,6 @@ class Grid(Vertical):
         self._view = view
         self.plan = Plan(tiles=False, columns=1, height=2)
         self._height = 1
-        """Rows shared with the log."""
         self._tiles, self._table = Tiles(view), WorkerTable(view)
         self._listing = DescribedTable(self._table, self._table.facts)
 
@@ -128,7 +127,6 @@ class Tiles(Rows):
         self._view = view
         self._plan = Plan(tiles=True, columns=1, height=TILE_HEIGHT)
         self._bands: list[tuple[int, int, Band]] = []
-        """First row and end row of each band."""
         self._selected = ""
 
     def show(self, plan: Plan) -> None:
@@ -220,9 +218,9 @@ def _head(entry: SlotView, width: int, corner: str, line: str, border: str) -> R
         row.add("◆ ", "warn")
     row.add(entry.slot.name, "strong" if entry.chosen else "title")
     if worker.group is not None:
-        row.add(f" {worker_text.rank_name(worker.group)}", limit=row.room - 1)
+        row.add(f" {worker.group.name}", limit=row.room - 1)
     if worker.job is not None:
-        row.add(f" {worker_text.job_of(worker)}", limit=row.room - 1)
+        row.add(f" {job_of(worker)}", limit=row.room - 1)
     gpu = worker_text.gpu_name(entry.slot)
     while gpu and len(gpu) + 4 > row.room:  # drop last words until the name fits
         gpu = gpu.rpartition(" ")[0]

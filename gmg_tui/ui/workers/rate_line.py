@@ -32,7 +32,6 @@ class RateLine(NamedTuple):
     restarted: int | None
     """The cell where a later attempt started; None if not visible."""
     seconds: int
-    """The time shown."""
     around: float = 0.0
     """Half the height of the line as a share of the median, the same for all lines shown."""
 
@@ -53,7 +52,6 @@ def rate_lines(entries: Iterable[SlotView], cells: int) -> dict[str, RateLine]:
 
 
 def _known_s(entry: SlotView) -> int:
-    """Returns the seconds since the first known rate."""
     first = next((second for second, rate in entry.history.fps.items() if rate is not None), None)
     return 0 if first is None else entry.history.end - first + 1
 

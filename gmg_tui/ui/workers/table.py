@@ -11,7 +11,7 @@ from gmg_tui.ui import worker_text
 from gmg_tui.ui.drawing import Piece, Row, load_style
 from gmg_tui.ui.facts import Fact
 from gmg_tui.ui.header import states
-from gmg_tui.ui.slots import ORDERS, SLOT_ORDER, WORKERS, SlotView, in_trouble, severity
+from gmg_tui.ui.slots import ORDERS, SLOT_ORDER, WORKERS, SlotView, in_trouble, job_of, severity
 from gmg_tui.ui.table import Table
 from gmg_tui.ui.view import Band, View
 from gmg_tui.ui.worker_text import Note
@@ -74,14 +74,14 @@ class WorkerTable(Table[Band]):
     YIELD: ClassVar[str] = "job"
 
     def __init__(self, view: View) -> None:
-        super().__init__((), key=lambda band: band.node or band.slots[0], follow=self._selected_band)
+        super().__init__(
+            (),
+            key=lambda band: band.node or band.slots[0],
+            follow=lambda bands: next((band for band in bands if view.selected in band.slots), None),
+        )
         self.can_focus = False
         self._view = view
         self._visible: dict[str, _Visible] = {}
-        """The visible workers by slot."""
-
-    def _selected_band(self, bands: Sequence[Band]) -> Band | None:
-        return next((band for band in bands if self._view.selected in band.slots), None)
 
     def update_order(self) -> None:
         """Shows the order of the view in the headings."""
@@ -172,9 +172,9 @@ class WorkerTable(Table[Band]):
             return
         entry = self._view.of(band.slots[0])
         worker, notes = entry.worker, worker_text.remarks(entry)
-        rank = worker_text.rank_name(worker.group) if worker.group is not None else ""
+        rank = worker.group.name if worker.group is not None else ""
         envs = units.count(worker.newest.n_envs, "env") if worker.newest.n_envs is not None else ""
-        texts = (rank, worker_text.job_of(worker), *(note.text for note in notes), envs, " ".join(worker.newest.args))
+        texts = (rank, job_of(worker), *(note.text for note in notes), envs, " ".join(worker.newest.args))
         style = notes[0].style if notes else "text"
         yield Fact("", f"{entry.slot.name}  {' · '.join(filter(None, texts))}", style)
 
