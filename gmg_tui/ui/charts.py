@@ -259,15 +259,10 @@ def spread(values: Values, columns: int, how: Reduction) -> list[float | None]:
         `how` reduces the known values of a column; without any, it is unknown. If there are fewer values than columns, they
     are repeated to fill the width.
     """
-    count = len(values)
-    if count <= columns:
-        return [values[column * count // columns] for column in range(columns)] if count else [None] * columns
-    reduced: list[float | None] = []
-    for column in range(columns):
-        shared = values[column * count // columns : (column + 1) * count // columns]
-        present = [value for value in shared if value is not None]
-        reduced.append(how(present) if present else None)
-    return reduced
+    starts = [column * len(values) // columns for column in range(columns + 1)]
+    parts = (values[start : max(start + 1, end)] for start, end in pairwise(starts))
+    known = ([value for value in part if value is not None] for part in parts)
+    return [how(part) if part else None for part in known]
 
 
 def _time_ticks(width: int, seconds: float, end: float) -> dict[int, str]:

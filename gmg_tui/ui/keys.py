@@ -106,7 +106,7 @@ COMMANDS: Final = (
 
 MAIN_COMMANDS: Final = (
     ("Filter workers", "Show workers that match some words: slot, node, state, job, group, reason.", "filter_workers"),
-    ("Fold node", "Fold the selected worker's node into one line, or unfold it.", "fold_node"),
+    ("Fold node", "Fold the selected worker's node into one line, or unfold it.", "fold"),
     ("Python stacks", "Ask the worker, or each rank of its group, for its Python stack.", "stacks"),
     ("Log of the attempt", "Show the log where the attempt that is selected in Attempts begins.", "attempt_log"),
     *((f"Show {tab.lower()}", "Show this tab of the pane.", f"show_tab({tab!r})") for tab in _TABS),

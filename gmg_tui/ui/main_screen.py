@@ -96,7 +96,7 @@ class MainScreen(TrueSizeScreen[None]):
         reasons = {
             "mark": "the pane hides the workers, esc shows them" if self._view.maximized else "",
             "search_next": "" if self.log_view.sought.text else "there is no search, / starts one",
-            "fold_node": "" if self._view.nodes else "the session has one machine",
+            "fold": "" if self._view.nodes else "the session has one machine",
         }
         return reasons.get(action) or self.app.why_not(action)
 
@@ -138,7 +138,7 @@ class MainScreen(TrueSizeScreen[None]):
             elif (attempt := self.pane.attempt) is not None:
                 await self.app.action_edit(Settings(attempt.given, attempt.env))
         elif self._view.folded_node:
-            self.action_fold_node()
+            self.action_fold()
         elif self._view.selected:
             self._maximize(on=True)
         else:
@@ -243,13 +243,10 @@ class MainScreen(TrueSizeScreen[None]):
         self._view.show_only(text)
         self.app.refresh_view()
 
-    def action_fold_node(self) -> None:
-        """Folds or unfolds the selected worker's node."""
-        self.action_fold(self._view.node_of(self._view.selected))
-
-    def action_fold(self, node: str) -> None:
-        """Folds or unfolds a node; selects its first worker unless one there is selected."""
+    def action_fold(self, node: str = "") -> None:
+        """Folds or unfolds a node, or the selected worker's; selects its first worker unless one there is selected."""
         view = self._view
+        node = node or view.node_of(view.selected)
         if view.node_of(view.selected) != node and (slots := view.of_node(node)):
             view.choose(slots[0])
         view.folded ^= {node}

@@ -25,11 +25,11 @@ async def test_the_node_under_the_cursor_is_folded_and_unfolded(size: tuple[int,
     app = nodes.busy()
     async with app.run_test(size=size) as pilot:
         assert _drawn(app) == ("-n1", *ALL[:4], "-n2", *ALL[4:])
-        await press(pilot, "right" if app.main.grid.plan.tiles else "down", "do:screen.fold_node")
+        await press(pilot, "right" if app.main.grid.plan.tiles else "down", "do:screen.fold")
         assert _drawn(app) == ("+n1", "-n2", *ALL[4:])
         assert "▸ + n1" in play.shown(app)
         assert app.view.selected == "n1/gpu1"
-        await press(pilot, "do:screen.fold_node")
+        await press(pilot, "do:screen.fold")
         assert _drawn(app) == ("-n1", *ALL[:4], "-n2", *ALL[4:])
         assert app.view.selected == "n1/gpu1", "it is where it was"
 
@@ -37,7 +37,7 @@ async def test_the_node_under_the_cursor_is_folded_and_unfolded(size: tuple[int,
 async def test_the_cursor_moves_over_folded_lines_and_enter_unfolds() -> None:
     app, size, there, back = nodes.busy(3), (80, 24), "down", "up"
     async with app.run_test(size=size) as pilot:
-        await press(pilot, *[there] * 4, "do:screen.fold_node", *[back] * 1)
+        await press(pilot, *[there] * 4, "do:screen.fold", *[back] * 1)
         assert app.view.selected == "n1/gpu3"
         await press(pilot, there)
         assert app.view.folded_node == "n2"
@@ -52,7 +52,7 @@ async def test_the_cursor_moves_over_folded_lines_and_enter_unfolds() -> None:
 async def test_keys_do_not_act_on_hidden_workers_unless_space_has_marked_them() -> None:
     app = nodes.busy()
     async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "do:screen.fold_node")
+        await press(pilot, "do:screen.fold")
         for key in ("r", "x", "X", "e", "do:screen.stacks"):
             app.say("")
             await press(pilot, key)
@@ -85,7 +85,7 @@ async def test_a_click_on_a_nodes_line_folds_and_unfolds_it() -> None:
 async def test_a_node_line_shows_cards_running_fps_power_and_the_worst_state() -> None:
     app = nodes.app_of(nodes.varied())
     async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "t", "do:screen.fold_node")
+        await press(pilot, "t", "do:screen.fold")
         line = next(row for row in play.screen(app) if "+ n1" in row)
         for text in ("2 running", "1 failed", "Σ  48,923,429 FPS", "gpu3: CUDA out of memory", "1,453 W"):
             assert text in line
@@ -117,7 +117,7 @@ async def test_power_that_is_not_known_is_no_zero() -> None:
     samples = tuple(changed(sample, power_w=None) for sample in snapshot.samples)
     app = nodes.app_of(changed(snapshot, samples=samples))
     async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "t", "do:screen.fold_node")
+        await press(pilot, "t", "do:screen.fold")
         line = next(row for row in play.screen(app) if "+ n1" in row)
         assert "2 running" in line
         assert " W " not in line
@@ -132,14 +132,14 @@ async def test_going_to_the_next_trouble_unfolds_its_node() -> None:
             await press(pilot, "exclamation_mark")
             seen.append((app.view.selected, app.view.folded_node))
         assert seen == [("n1/gpu1", ""), ("n1/gpu3", ""), ("n2/gpu0", ""), ("n2/gpu3", "")]
-        await press(pilot, "do:screen.fold_node", "exclamation_mark")
+        await press(pilot, "do:screen.fold", "exclamation_mark")
         assert (app.view.selected, app.view.folded_node) == ("n2/gpu0", ""), "from the first behind the line"
 
 
 async def test_sorting_by_a_metric_lists_the_workers_of_all_nodes_together() -> None:
     app = nodes.busy()
     async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "do:screen.fold_node", "do:screen.sort_by('fps')")
+        await press(pilot, "do:screen.fold", "do:screen.sort_by('fps')")
         assert _drawn(app) == app.view.slots
         assert not app.view.folded_node
         await press(pilot, "do:screen.sort_by('slot')")

@@ -41,7 +41,7 @@ def test_groups(snap_compare: Compare) -> None:
 
 def test_nodes(snap_compare: Compare) -> None:
     app = nodes.app_of(nodes.lost(nodes.varied(), "n2", sessions.NOW - 75))
-    assert _drawn(snap_compare, LARGE, app, "t do:screen.fold_node")
+    assert _drawn(snap_compare, LARGE, app, "t do:screen.fold")
 
 
 def test_sweep(snap_compare: Compare) -> None:

@@ -232,7 +232,7 @@ ROUNDS = 10
 KEYS = (
     *("up", "down", "left", "right", "h", "j", "k", "l", "space", "exclamation_mark", "t", "escape", "enter", "r", "x"),
     *("do:screen.filter_workers", *"fun1", "backspace", "enter", "slash", "home", "end", "pageup", "question_mark"),
-    *("do:screen.fold_node", *(f"do:screen.sort_by({each!r})" for each in ORDERS)),
+    *("do:screen.fold", *(f"do:screen.sort_by({each!r})" for each in ORDERS)),
 )
 
 

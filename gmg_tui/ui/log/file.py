@@ -20,7 +20,9 @@ from gmg_tui.scripts.genesis.output.line_patterns import FPS_ALONE, REPORTED, is
 from gmg_tui.ui.log.rows import MAX_SHOWN, LogRow, Query, join
 
 _PAGE_BYTES: Final = 1 << 18
-"""Bytes read for one page; a longer run of progress continues on the next page."""
+"""Bytes read for one page; more if a run of progress leaves fewer than `_MIN_ROWS` rows, up to `_MAX_BYTES`."""
+_MAX_BYTES: Final = 1 << 23
+_MIN_ROWS: Final = 200
 _PAGE_LINES: Final = 10_000
 _BLOCK_BYTES: Final = 1 << 16
 _LINE_BYTES: Final = 1 << 16
@@ -88,16 +90,20 @@ class LogFile:
         status = os.fstat(self._file)
         return status.st_dev, status.st_ino
 
-    def before(self, end: int, count: int) -> list[LogRow]:
+    def before(self, end: int, count: int, max_bytes: int = _MAX_BYTES) -> list[LogRow]:
         """Returns the last `count` rows before `end`, which is the start of a line or the file's end."""
-        end = min(end, self.size)
-        lines = self._lines(self.start_of_line(end - _PAGE_BYTES), end)
-        return [*_rows(deque(lines, maxlen=_PAGE_LINES))][-count:]
+        rows, at = list[LogRow](), min(end, self.size)
+        lowest = max(0, at - max_bytes)
+        while at > lowest and len(rows) < _MIN_ROWS:
+            lines = self._lines(self.start_of_line(at - _PAGE_BYTES), at)
+            page = [*_rows(deque(lines, maxlen=_PAGE_LINES))]
+            rows, at = join(page, rows), page[0].start if page else 0  # none if it was truncated
+        return rows[-count:]
 
-    def after(self, start: int, count: int) -> list[LogRow]:
+    def after(self, start: int, count: int, max_bytes: int = _MAX_BYTES) -> list[LogRow]:
         """Returns the first `count` rows from the line at `start`."""
         start = self.start_of_line(start)
-        return [*islice(_rows(self._lines(start, start + _PAGE_BYTES)), count)]
+        return [*islice(_rows(self._lines(start, start + max_bytes)), count)]
 
     def around(self, offset: int, count: int, query: Query) -> list[LogRow]:
         """Returns `count` rows before and after the line at `offset`, whose match of `query` is kept in view."""
@@ -112,7 +118,7 @@ class LogFile:
         size, last = self.size, rows[-1].end if rows else 0
         start = self.start_of_line(last)
         if not rows or not last <= size <= start + _PAGE_BYTES:
-            return size, self.before(size, count)
+            return size, self.before(size, count, _PAGE_BYTES if rows else _MAX_BYTES)
         return size, join(rows, self.rows(start, size)) if size > last else rows
 
     def rows(self, start: int, stop: int) -> list[LogRow]:

@@ -160,7 +160,7 @@ class Search:
     def _search(self, file: LogFile, start: int, end: int) -> list[int]:
         if not file.may_match(self.query, start, end):
             return []
-        rows, below = file.rows(start, end), file.after(end, 1)
+        rows, below = file.rows(start, end), file.after(end, 1, 1)
         if rows and rows[-1].progress and below and below[0].progress:  # the run of progress continues
             rows.pop()
         found = (row for row in rows if self.query.pattern.search(row.shown) or file.hidden_match(row, self.query))

@@ -20,8 +20,6 @@ from gmg_tui.ui.rows import Rows, is_seen
 if TYPE_CHECKING:
     from gmg_tui.ui.log.file import LogFile
 
-_MAX_FILL_PAGES: Final = 128
-"""Maximum pages read to fill the view with what precedes a long run of progress."""
 _END: Final = 1 << 62
 """An offset after every line."""
 
@@ -56,7 +54,6 @@ class LogView(Rows):
         """The position to scroll to once the view has a size again."""
         self._loading: Callable[[], Awaitable[object]] | None = None
         self._trouble = ""
-        self._pages_left = _MAX_FILL_PAGES
         self._printed, self._printed_before = 0, 0
         """Lines printed so far, and when the log was paused."""
         self._continued: list[bool] = []
@@ -68,7 +65,6 @@ class LogView(Rows):
         self.source = source
         self._top_position, self._top_part, self._wanted = 0, 0, None
         self.found, self.match, self._trouble = None, None, ""
-        self._pages_left = _MAX_FILL_PAGES
         self._load(source.refresh, replaces=True)
         self.update_rows()
 
@@ -77,7 +73,8 @@ class LogView(Rows):
         self._printed = printed
         if self.display and is_seen(self):
             self._load(self.source.refresh)
-        self.update_rows()
+        else:
+            self.update_rows()
 
     # Drawing
 
@@ -104,10 +101,6 @@ class LogView(Rows):
             continued += [False, *[True] * (len(parts) - 1)]
             if len(lines) >= self._page + top.part:
                 break
-        if self._pages_left > 0 and (
-            (top.row == 0 and self.source.has_above) or (len(lines) < self._page and self.source.has_below)
-        ):
-            self.call_later(self._fill)
         self._continued = continued[top.part :]
         return lines[top.part : top.part + self._page]
 
@@ -204,7 +197,6 @@ class LogView(Rows):
         """Follows the newest lines."""
         self.source.following = True
         self.match = self._wanted = None
-        self._pages_left = _MAX_FILL_PAGES
         self._load(self.source.refresh, replaces=True)
 
     def pause(self) -> None:
@@ -272,14 +264,7 @@ class LogView(Rows):
         if not await self.source.load_below():
             self.call_later(self.follow)
 
-    def _fill(self) -> None:
-        """Loads more rows while the view has room, such as after a jump into a long run of progress."""
-        if self._loading is None:
-            self._pages_left -= 1
-            self._load(self._load_above if self._top.row == 0 and self.source.has_above else self.source.load_below)
-
     async def _jump(self, offset: int, file: LogFile | None = None) -> None:
-        self._pages_left = _MAX_FILL_PAGES
         if await self.source.jump(offset, self.sought, file):
             self._show(offset)
 

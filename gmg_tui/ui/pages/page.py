@@ -1,7 +1,8 @@
-"""The base of all pages: title, keys and `esc`; and of pages with a table that follows the engine."""
+"""The base of all pages: title, keys and `esc`; of those with a table that follows the engine; and a page with a log."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
 from textual import work
@@ -9,8 +10,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from gmg_tui.model.errors import GmgError
+from gmg_tui.ui import keys
+from gmg_tui.ui.dialogs import LineBar, ask_line
 from gmg_tui.ui.drawing import Piece, Row
 from gmg_tui.ui.facts import Fact
+from gmg_tui.ui.log.source import LogSource
+from gmg_tui.ui.log.view import LogView
 from gmg_tui.ui.rows import KeysFooter, Lines
 from gmg_tui.ui.session_app import SessionApp
 from gmg_tui.ui.table import DescribedTable, Table
@@ -94,6 +99,53 @@ class Page(TrueSizeScreen[None]):
     def action_back(self) -> None:
         """Returns to the previous screen."""
         self.dismiss(None)
+
+
+class LogPage(Page):
+    """The log of a job that has left its slot, which can be scrolled and searched."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*keys.SCROLL, *keys.SEARCH]
+
+    def __init__(self, name: str, path: Path) -> None:
+        super().__init__()
+        self._log, self._source = LogView(), LogSource(name, lambda: path)
+
+    def body(self) -> ComposeResult:
+        """Yields the log."""
+        yield self._log
+
+    def on_mount(self) -> None:
+        """Shows the end of the log."""
+        self._log.empty = "The log is empty, or cannot be read."
+        self._log.open(self._source)
+
+    def title_pieces(self) -> Iterable[Piece]:
+        """Returns the job's name, and the visible part of its log."""
+        shown = [each for each in self._log.status() if each[1] not in {"dim", "ok"}]  # no counts, no following
+        return [(f"{text}  ", style) for text, style in reversed(shown)]
+
+    def on_log_view_changed(self) -> None:
+        """Updates the title with the visible part of the log."""
+        self.show_title()
+
+    def action_go(self, direction: str) -> None:
+        """Scrolls."""
+        self._log.action_go(direction)
+
+    async def action_search(self) -> None:
+        """Opens the search line."""
+        await ask_line(self, LineBar("search", self._log.sought.text, "search the log", self._log.search))
+
+    def action_back(self) -> None:
+        """Ends the search, else returns to the previous screen."""
+        if self._log.sought.text:
+            self._log.search("")
+        else:
+            super().action_back()
+
+    def action_search_next(self, direction: str) -> None:
+        """Goes to the next match."""
+        self._log.search_next(direction)
 
 
 class TablePage(Page, Generic[T]):

@@ -21,8 +21,7 @@ from gmg_tui.ui import worker_text
 from gmg_tui.ui.drawing import Piece
 from gmg_tui.ui.facts import Fact
 from gmg_tui.ui.header import progress
-from gmg_tui.ui.pages.job_log import LogPage
-from gmg_tui.ui.pages.page import TablePage
+from gmg_tui.ui.pages.page import LogPage, TablePage
 from gmg_tui.ui.table import Table
 from gmg_tui.ui.view import View
 
