@@ -79,8 +79,8 @@ class EditScreen(Dialog[None]):
         engine: The session's engine.
         view: The session as shown; the settings are for the workers in it.
         slots: The slots of the workers to restart. The first one's settings are edited.
-        start: The settings to begin with; None for the current ones.
         question: Returns the question before the workers on these slots restart; empty for none.
+        start: The settings to begin with; None for the current ones.
     """
 
     DEFAULT_CSS = """
@@ -99,9 +99,8 @@ class EditScreen(Dialog[None]):
         engine: Source,
         view: View,
         slots: Sequence[str],
-        *,
-        start: Settings | None = None,
-        question: Callable[[Sequence[str]], str] = lambda slots: "",
+        question: Callable[[], str],
+        start: Settings | None,
     ) -> None:
         super().__init__()
         self._slots, self._slot = tuple(slots), slots[0]
@@ -195,7 +194,7 @@ class EditScreen(Dialog[None]):
     @work
     async def _apply(self, settings: Settings) -> None:
         """Closes once the engine has accepted the settings."""
-        question = self._question(self._slots)
+        question = self._question()
         if question and not await self.app.push_screen_wait(confirmation(question)):
             return
         self._waiting = True

@@ -1,7 +1,7 @@
 """The actions of all screens on the session: choose workers, confirm, send the request, and leave."""
 
 import os
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -35,14 +35,6 @@ def with_groups(view: View, workers: Sequence[Worker]) -> Sequence[Worker]:
     slots = {worker.slot for worker in workers}
     ranks = (rank for rank in view.snapshot.workers if rank.group is not None and rank.group.id in ids)
     return [*workers, *(rank for rank in ranks if rank.slot not in slots)]
-
-
-def seen(view: View, slots: Iterable[str], *, attempt: bool = False) -> dict[str, Seen]:
-    """The jobs that the screen shows on `slots`, and with `attempt` also the attempts, where no other is meant."""
-    workers = (view.worker_on(slot) for slot in slots)
-    return {
-        worker.slot: Seen(worker.job, worker.attempt if attempt else None) for worker in workers if worker is not None
-    }
 
 
 def lost_s(worker: Worker, now: float) -> float:
@@ -228,9 +220,10 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         """Acts on the current workers, after any question is answered with yes."""
         if not workers:
             return
-        slots, text = [worker.slot for worker in workers], question(action, self.view, workers)
-        expected = seen(self.view, slots, attempt=bool(text) or action is Action.KILL)
-        act = partial(self.request, partial(self.engine.act, action, *slots, seen=expected))
+        text = question(action, self.view, workers)
+        same_attempt = bool(text) or action is Action.KILL
+        seen = {worker.slot: Seen(worker.job, worker.attempt if same_attempt else None) for worker in workers}
+        act = partial(self.request, partial(self.engine.act, action, *seen, seen=seen))
         if text:
             self.ask(text, act)
         else:
@@ -252,12 +245,12 @@ class SessionApp(App[Outcome], inherit_bindings=False):
 
         if slots := [worker.slot for worker in self._targets(None)]:
             slots.sort(key=lambda slot: slot != self.view.selected)
-            await self.push_screen(EditScreen(self.engine, self.view, slots, start=start, question=self._edit_question))
 
-    def _edit_question(self, slots: Sequence[str]) -> str:
-        """Returns the question before workers restart with other settings; empty if little is lost."""
-        workers = [worker for slot in slots if (worker := self.view.worker_on(slot)) is not None]
-        return question(Action.RESTART, self.view, workers)
+            def asked() -> str:
+                workers = [worker for slot in slots if (worker := self.view.worker_on(slot)) is not None]
+                return question(Action.RESTART, self.view, workers)
+
+            await self.push_screen(EditScreen(self.engine, self.view, slots, asked, start))
 
     def log_path(self, slot: str) -> Path | None:
         """Returns the path of the log of the worker on `slot`; None if there is none."""
