@@ -54,11 +54,14 @@ class LogSource:
 
     async def open(self) -> LogFile | None:
         """Returns the log file, a new one if it was replaced; None if there is none yet."""
+        return await in_daemon_thread(self._open)
+
+    def _open(self) -> LogFile | None:
         from gmg_tui.ui.log.file import LogFile  # the first frame needs no expressions
 
         path = self._path()
         try:
-            file = None if path is None else await in_daemon_thread(LogFile, path)
+            file = None if path is None else LogFile(path)
         except FileNotFoundError:
             return self.file
         is_known = file is None or (self.file is not None and file.identity == self.file.identity)
@@ -66,15 +69,15 @@ class LogSource:
 
     async def refresh(self) -> None:
         """Looks how much has been written, and loads it if following."""
-        if (file := await self.open()) is None:
-            return
-        if not self.following:
-            self.size = await in_daemon_thread(lambda: file.size)
-            return
-        known = self.rows if file is self.file else []
-        size, rows = await in_daemon_thread(file.continued, known, _PAGE_ROWS)
-        if self.following:
-            self.file, self.size, self.rows = file, size, rows[-MAX_ROWS:]
+        file, self.size, rows = await in_daemon_thread(self._newest)
+        if self.following and file is not None:
+            self.file, self.rows = file, rows[-MAX_ROWS:]
+
+    def _newest(self) -> tuple[LogFile | None, int, list[LogRow]]:
+        file = self._open()
+        if file is None or not self.following:
+            return None, file.size if file is not None else 0, []
+        return file, *file.continued(self.rows if file is self.file else [], _PAGE_ROWS)
 
     async def load_above(self) -> bool:
         """Loads rows above the first. Returns False if there are none."""

@@ -318,18 +318,17 @@ class LogView(Rows):
     @work
     async def search_next(self, direction: str) -> None:
         """Goes to the next match `up` or `down`; after the newest, to a newly written one or the first."""
-        found, origin = self.found, self.match
-        if self.sought.text and found is None:  # the log has changed since
+        if self.sought.text and self.found is None:  # the log has changed since
             self._search(self.sought)
-        if found is None:
+        if (found := self.found) is None:
             return
+        if direction == "down" and not found.running and found.found[:1] in ([], [self.match]):
+            await self._read(found.catch_up)
+        origin = self.match
         if origin is None:
             origin = self.source.rows[self._top.row].position if self.source.rows else 0
-        if direction == "up" and found.running and found.found[-1:] == [origin]:
-            return  # more may be found
-        if direction == "down" and not found.running and found.found[:1] in ([], [origin]):
-            await self._read(found.catch_up)
-        if found is self.found:
+        unsearched = direction == "up" and found.running and found.found[-1:] == [origin]
+        if found is self.found and not unsearched:
             self._visit(found.nearest(direction, origin))
 
     def _visit(self, match: int | None) -> None:
