@@ -77,7 +77,8 @@ class LogSource:
         file = self._open()
         if file is None or not self.following:
             return None, file.size if file is not None else 0, []
-        return file, *file.continued(self.rows if file is self.file else [], _PAGE_ROWS)
+        size, rows = file.continued(self.rows if file is self.file else [], _PAGE_ROWS)
+        return file, size, rows
 
     async def load_above(self) -> bool:
         """Loads rows above the first. Returns False if there are none."""
