@@ -18,6 +18,8 @@ from gmg_tui.session.store.database import JobAttempt
 
 _C = Column[JobRecord]
 FILES, SCREEN, EVERYWHERE = Where.FILES, Where.SCREEN, Where.EVERYWHERE
+_INTERNAL = ("halted", "reserved")
+"""Fields of a job for the engine alone."""
 STYLES: dict[str, str] = {
     **dict.fromkeys(WorkerState, "cyan"),
     WorkerState.FINISHED: "green",
@@ -141,6 +143,7 @@ def _slots(names: str) -> str:
 def job_json(job: JobRecord, attempts: Sequence[JobAttempt]) -> dict[str, Any]:
     """Returns a job for `detailed_results.json`: the figures of its last attempt, all attempts, and its results."""
     whole = _flat(structs.replace(job, result=None), "last")
+    whole = {name: value for name, value in whole.items() if name not in _INTERNAL}
     return {**whole, "attempts": [_flat(ran, "attempt") for ran in attempts], "result": job.result or {}}
 
 

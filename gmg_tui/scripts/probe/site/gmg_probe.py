@@ -217,9 +217,8 @@ def _marking(original, at_beginning, at_end):
     return call
 
 
-def _reporting(original, how):
-    """Wraps a call that reports metrics."""
-    report = _reports.METRICS[how]
+def _followed(original, report):
+    """Wraps a call, whose arguments `report` gets afterwards."""
 
     def call(*args, **kwargs):
         result = original(*args, **kwargs)
@@ -232,22 +231,20 @@ def _reporting(original, how):
     return call
 
 
+def _reporting(original, how):
+    """Wraps a call that reports metrics."""
+    return _followed(original, _reports.METRICS[how])
+
+
 def _saving(original, kind_name):
     """Wraps a call that saves the file named by its second argument."""
     kind = _reports.STATE if kind_name == "state" else _reports.EXPORT
 
-    def call(*args, **kwargs):
-        result = original(*args, **kwargs)
-        try:
-            place = (
-                args[1] if len(args) > 1 else next(kwargs[name] for name in ("f", "path", "filename") if name in kwargs)
-            )
-            _reports.saved(kind, _counts.environment_steps, place)
-        except Exception:
-            return result
-        return result
+    def report(*args, **kwargs):
+        place = args[1] if len(args) > 1 else next(kwargs[name] for name in ("f", "path", "filename") if name in kwargs)
+        _reports.saved(kind, _counts.environment_steps, place)
 
-    return call
+    return _followed(original, report)
 
 
 def _timing(original, name):
