@@ -99,19 +99,30 @@ class LockedFolder(NamedTuple):
         os.close(self.descriptor)
 
 
-def distrust(folder: Path, *, shared: bool = False) -> str | None:
+def distrust(folder: Path, *, shared: bool = False, exists: bool = False) -> str | None:
     """Returns the reason that another user could change, replace or create `folder`; None if nobody could.
 
     An existing folder must belong to this user. Its parents, and with `shared` the folder itself, may also be root's, even
-    writable by all if they have the sticky bit.
+    writable by all if they have the sticky bit. There, others may create a missing folder right after this call; with
+    `exists` the answer lasts, and a missing folder raises `OSError`.
     """
     for path in dict.fromkeys((Path(os.path.abspath(folder)), Path(os.path.realpath(folder)))):  # noqa: PTH100 - keeps links
         for each in (path, *path.parents):
-            with suppress(OSError):  # if it does not exist, the parents decide
+            try:
                 reason = _distrust(each.lstat(), own=each == path and not shared)
-                if reason is not None:
-                    return f"{each} {reason}"
+            except OSError:
+                if exists:
+                    raise
+                continue  # the parents decide
+            if reason is not None:
+                return f"{each} {reason}"
     return None
+
+
+def check_own(folder: Path, *, shared: bool = False, exists: bool = True) -> None:
+    """Raises `OSError` if another user could change or replace a folder; arguments as of `distrust`."""
+    if reason := distrust(folder, shared=shared, exists=exists):
+        raise PermissionError(errno.EACCES, reason, str(folder))
 
 
 def _distrust(about: os.stat_result, *, own: bool) -> str | None:
@@ -149,8 +160,7 @@ def make_own(folder: Path) -> None:
 
     Raises `OSError` if it cannot be created, or if another user owns it or could replace it.
     """
-    if reason := distrust(folder.parent, shared=True):
-        raise PermissionError(errno.EACCES, reason, str(folder))
+    check_own(folder.parent, shared=True)
     folder.mkdir(mode=0o700, exist_ok=True)
     about = folder.lstat()
     if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
@@ -160,16 +170,20 @@ def make_own(folder: Path) -> None:
 
 
 def make_private(folder: Path) -> None:
-    """Creates `folder` and its missing parents, private to this user (mode 0700). Raises `OSError`."""
+    """Creates `folder` and its missing parents, private to this user (mode 0700).
+
+    Raises `OSError` if it cannot be created, or if another user could change or replace it.
+    """
+    check_own(folder, exists=False)
     if not folder.parent.is_dir():
         make_private(folder.parent)
     folder.mkdir(mode=0o700, exist_ok=True)
+    check_own(folder)  # another user may have been faster
 
 
 def make_locked(parent: Path, prefix: str) -> LockedFolder:
     """Creates a private folder in `parent`, which may be shared, and locks it. Raises `OSError`."""
-    if reason := distrust(parent, shared=True):
-        raise PermissionError(errno.EACCES, reason, str(parent))
+    check_own(parent, shared=True)
     for _ in range(_MAX_ATTEMPTS):
         path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         path.chmod(0o700)  # whatever the umask
@@ -245,7 +259,11 @@ def files_in(folder: Path) -> Iterator[os.stat_result]:
 
 
 def write_own(path: Path, data: bytes | Iterable[bytes]) -> None:
-    """Replaces a file in a gmg-tui folder, or anything that a script has put in its place. Raises as `write_atomic`."""
+    """Replaces a file in a gmg-tui folder, or anything that a script has put in its place.
+
+    Raises as `write_atomic`, and if another user has replaced the folder.
+    """
+    check_own(path.parent)
     with suppress(FileNotFoundError):
         mode = path.lstat().st_mode
         if stat.S_ISDIR(mode):

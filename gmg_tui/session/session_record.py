@@ -174,8 +174,8 @@ def write_record(record: Record) -> None:
     data = encoded(msgspec.json.encode, record)
     try:
         write_own(path, msgspec.json.format(data, indent=2) + b"\n" + b" " * _ROOM_BYTES)
-    except OSError:
-        size = path.stat().st_size
+    except OSError as error:
+        size = 0 if isinstance(error, PermissionError) else path.stat().st_size
         if record.ended is None or size < len(data):
             raise
         with path.open("r+b") as file:

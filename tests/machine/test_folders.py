@@ -11,7 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui.machine.folders import distrust, make_locked, make_own, remove_abandoned, remove_tree
+from gmg_tui.machine.folders import (
+    distrust,
+    make_locked,
+    make_own,
+    make_private,
+    remove_abandoned,
+    remove_tree,
+    write_own,
+)
 from gmg_tui.scripts.genesis.caches import kernel_cache_use
 from gmg_tui.scripts.probe import SITE, counts
 
@@ -98,6 +106,32 @@ def test_folders_of_other_users_are_neither_used_nor_touched(shared: Path) -> No
     assert distrust(shared / "new") is None
     with pytest.raises(PermissionError):
         make_locked(theirs, "x-")
+
+
+@as_root
+def test_a_missing_folder_that_another_user_makes_first_is_not_used(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (kept := tmp_path / "kept" / "summary.json").mkdir(parents=True)
+    make, state = os.mkdir, shared / "state"
+
+    def make_second(path: Path, mode: int) -> None:
+        if path == state:  # after it was found missing
+            subprocess.run(["runuser", "-u", "nobody", "--", "mkdir", "-m", "777", path], check=True)
+        make(path, mode)
+
+    monkeypatch.setattr(os, "mkdir", make_second)
+    with pytest.raises(PermissionError):
+        make_private(state / "sessions")
+    assert list(state.iterdir()) == []
+    subprocess.run(["runuser", "-u", "nobody", "--", "ln", "-s", kept.parent, state / "sim-1"], check=True)
+    for refused in (
+        lambda: make_private(state / "sim-1" / "logs"),
+        lambda: write_own(state / "sim-1" / kept.name, b""),
+    ):
+        with pytest.raises(PermissionError):
+            refused()
+    assert list(kept.parent.iterdir()) == [kept], "nothing is made, replaced or removed through the link"
 
 
 @as_root

@@ -27,6 +27,7 @@ from gmg_tui.jobs.argument_placeholders import checkpoint_values, fill, fill_som
 from gmg_tui.machine import numa
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.cgroup import Memory, folders, usable_cpus
+from gmg_tui.machine.folders import make_private
 from gmg_tui.machine.gpu.driver import GIVE_UP_S, LATE_S, Driver, gave_up
 from gmg_tui.machine.gpu.egl import EglMap
 from gmg_tui.machine.processes import Scans
@@ -337,7 +338,7 @@ def make_rank_folder(error_file: str) -> None:
     """Makes the folder for a rank's error file. Raises `GmgError`."""
     folder = Path(error_file).parent
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
     except OSError as error:
         raise GmgError(f"cannot make the rank's folder {folder}: {error.strerror}", 1) from error
     with contextlib.suppress(OSError):  # of this attempt in a session that is resumed

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from gmg_tui.machine.files import reading, write_atomic
-from gmg_tui.machine.folders import distrust, files_in, passwd_home
+from gmg_tui.machine.folders import distrust, files_in, make_private, passwd_home
 from gmg_tui.model import Phase, RunSpec, StartMode
 from gmg_tui.scripts.interpreter import version_numbers, versions
 
@@ -216,7 +216,7 @@ class ScriptTimes:
         for path, times in list(self._known.items()):
             data = msgspec.json.encode(times)
             if data != self._written[path]:
-                self._folder.mkdir(mode=0o700, exist_ok=True)
+                make_private(self._folder)
                 write_atomic(path, data + b"\n")
                 self._written[path] = data
                 self._evict()
