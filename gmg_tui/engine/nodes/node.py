@@ -38,7 +38,8 @@ _LOG_COPY_INTERVAL_S = 1.0
 _TAIL_LINES = 1000
 """Lines to send when a worker is first followed."""
 _SLOT = re.compile(r"[a-z]{3}\d{1,4}[a-z0-9.-]{0,20}")
-MAX_SLOTS = 4096
+MAX_SLOTS = 256
+"""Limit of the GPUs and MIG instances of a node."""
 MAX_SLOT_BYTES, MAX_REPORT_BYTES = 2 << 20, 256 << 20
 """Limits of an agent's message, per slot (with a result of up to 1 MiB) and in all."""
 MAX_LINES = 1 << 50
@@ -167,7 +168,9 @@ class Node:
         """Starts using a connected agent. Raises `GmgError` if it cannot be used."""
         session, before = received(client.welcome.session, MAX_BYTES), self.session
         names = {slot.name.rpartition("/")[2] for slot in session.slots}
-        if not 0 < len(names) == len(session.slots) <= MAX_SLOTS or not all(map(_SLOT.fullmatch, names)):
+        if not 0 < len(names) == len(session.slots) <= (self.spec.cpu or MAX_SLOTS) or not all(
+            map(_SLOT.fullmatch, names)
+        ):
             raise GmgError("it reports invalid slots", 1)
         client.max_bytes = min(MAX_BYTES + MAX_SLOT_BYTES * len(names), MAX_REPORT_BYTES)
         if self.expected is not None and kinds(session.slots) != self.expected:

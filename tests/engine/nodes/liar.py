@@ -153,7 +153,9 @@ def main() -> None:
     sys.stdout.buffer.write(f'{AGENT_MARK}{{"ok":true}}\n'.encode())
     sys.stdout.buffer.flush()
     next(requests())
-    names = {"slots": ("\x1b[2J",), "no slots": (), "twice": ("cpu0", "evil/cpu0")}.get(kind, ("evil/cpu0",))
+    many = tuple(f"evil/cpu{number}" for number in range(4096))
+    named = {"slots": ("\x1b[2J",), "no slots": (), "many slots": many, "twice": ("cpu0", "evil/cpu0")}
+    names = named.get(kind, ("evil/cpu0",))
     send(Welcome(Session(spec, tuple(map(Slot, names)), 1, time.time(), ""), Snapshot(0.0, 0.0, ()), ()))
     threading.Thread(target=listen, daemon=True).start()
     while True:

@@ -43,7 +43,7 @@ _TROUBLE = {
 }
 
 
-@pytest.mark.parametrize("kind", ["slots", "no slots", "twice", *_TROUBLE], indirect=True)
+@pytest.mark.parametrize("kind", ["slots", "no slots", "many slots", "twice", *_TROUBLE], indirect=True)
 async def test_what_no_agent_sends_ends_its_connection(kind: str) -> None:
     trouble = _TROUBLE.get(kind, "it reports invalid slots")
     async with running(spec_for(*ENDLESS, nodes=_NODES)) as run:
