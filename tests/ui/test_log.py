@@ -42,7 +42,7 @@ async def test_the_log_follows_until_a_page_up_and_again_after_end() -> None:
         await press(pilot, "pageup")
         paused = _log(app)[1:]
         assert "later" not in "".join(paused)
-        assert "paused at 98 %" in _log(app)[0]
+        assert "paused at 97 %" in _log(app)[0]
         _more(app, 5)
         await play.sees(pilot, "paused at 96 %, 5 new lines")
         assert _log(app)[1:] == paused

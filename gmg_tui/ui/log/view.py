@@ -53,6 +53,8 @@ class LogView(Rows):
         self._wanted: int | None = None
         """The position to scroll to once the view has a size again."""
         self._loading: Callable[[], Awaitable[object]] | None = None
+        self._is_behind = False
+        """True if more was written during a read."""
         self._trouble = ""
         self._printed, self._printed_before = 0, 0
         """Lines printed so far, and when the log was paused."""
@@ -72,6 +74,7 @@ class LogView(Rows):
         """Shows what has been written since; `printed` is the number of lines printed so far."""
         self._printed = printed
         if self.display and is_seen(self):
+            self._is_behind = self._loading is not None
             self._load(self.source.refresh)
         else:
             self.update_rows()
@@ -122,7 +125,7 @@ class LogView(Rows):
         end = self.source.rows[min(self._bottom, len(self.source.rows)) - 1].end
         new = self._printed - self._printed_before
         arrived = f", {units.count(new, 'new line')} ↓" if new > 0 else ""
-        return f"paused at {100 * end / max(self.source.size, end, 1):.0f} %{arrived}"
+        return f"paused at {100 * end // max(self.source.size, end, 1)} %{arrived}"
 
     def _search_text(self) -> str:
         if (found := self.found) is None:
@@ -247,7 +250,10 @@ class LogView(Rows):
         await self._read(read)
         if self._loading is read:
             self._loading = None
-        self.update_rows()
+        if self._is_behind:
+            self.show_newest(self._printed)
+        else:
+            self.update_rows()
 
     async def _read(self, read: Callable[[], Awaitable[object]]) -> None:
         try:
