@@ -17,7 +17,7 @@ from gmg_tui.ui import Outcome, keys
 from gmg_tui.ui.app import GmgApp
 from gmg_tui.ui.main_screen import MainScreen
 from gmg_tui.ui.rows import KeysFooter
-from tests.ui import play, sessions
+from tests.ui import play, sessions, sweeps
 from tests.ui.play import FakedApp, asked, press
 from tests.ui.sessions import NOW
 from tests.workers import changed
@@ -158,6 +158,16 @@ def _lit(app: FakedApp) -> str:
     footer = app.screen.query_one(KeysFooter)
     dim = footer.appearance["dim"].color
     return "".join(part.text for part in footer.render_line(0) if part.style and part.style.color != dim)
+
+
+async def test_the_footer_of_the_queue_follows_the_selected_job() -> None:
+    app = sweeps.app()
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "Q")
+        await play.sees(pilot, "#13 method")
+        await play.until(pilot, lambda: "x Skip or stop" in _lit(app))
+        await press(pilot, "home")
+        assert "x Skip or stop" not in _lit(app)
 
 
 async def test_the_footer_dims_keys_that_would_do_nothing() -> None:

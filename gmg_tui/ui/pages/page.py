@@ -39,7 +39,7 @@ class Page(TrueSizeScreen[None]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._title = Lines(self._title_rows, id="title")
+        self._title, self._keys = Lines(self._title_rows, id="title"), KeysFooter(self.has_effect)
         self.failure = ""
         """The reason the page may be out of date."""
 
@@ -47,7 +47,7 @@ class Page(TrueSizeScreen[None]):
         """Yields the parts, from the top."""
         yield self._title
         yield from self.body()
-        yield KeysFooter(self.has_effect)
+        yield self._keys
 
     def body(self) -> ComposeResult:
         """Yields the widgets between the title and the keys."""
@@ -64,8 +64,9 @@ class Page(TrueSizeScreen[None]):
         return [row]
 
     def show_title(self) -> None:
-        """Redraws the title."""
+        """Redraws the title and the keys."""
         self._title.update_rows()
+        self._keys.update_rows()
 
     @work(exclusive=True, group="poll")
     async def poll(self) -> None:
@@ -167,6 +168,10 @@ class TablePage(Page, Generic[T]):
     def facts(self, row: T) -> Iterable[Fact]:
         """Returns the selected row in full: its cells may be cut."""
         raise NotImplementedError
+
+    def on_table_moved(self) -> None:
+        """Updates the keys: not all have an effect on every row."""
+        self.show_title()
 
     async def on_table_chosen(self, event: Table.Chosen) -> None:
         """Acts like `enter` on a click on the selected row."""
