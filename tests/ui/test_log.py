@@ -62,8 +62,9 @@ async def test_search_highlights_counts_and_steps_through_matches() -> None:
         await play.sees(pilot)
         assert "match " not in _log(app)[0]
         await press(pilot, "slash", *"step", "enter")
-        found = app.main.log_view.found
-        count = len(found.found)
+        log = app.main.log_view
+        await play.until(pilot, lambda: bool(log.found and log.found.query.text == "step" and log.found.found))
+        count = len(log.found.found)
         await play.sees(pilot, f"of {count}")
         await press(pilot, "N", "N")
         await play.sees(pilot, f"match {count - 2} of {count}")
