@@ -111,7 +111,7 @@ class Source(ABC):
 
     async def stacks(self, slot: str) -> tuple[Stacks, ...]:
         """Returns the Python stacks of the worker, or of all ranks of its group."""
-        return _as(tuple[Stacks, ...], await self._ask(protocol.ReadStacks(slot)))
+        return _as(tuple[Stacks, ...], await self._ask(Ask(Topic.STACKS, slot)))
 
     async def speed(self, slot: str) -> SpeedFacts:
         """Returns the facts about a worker's speed, after a second."""
@@ -119,7 +119,7 @@ class Source(ABC):
 
     async def hot_spot(self, slot: str) -> HotSpot | None:
         """Returns the slowest function of a worker's script, after two seconds; None without one."""
-        found = await self._ask(protocol.FindHotSpot(slot))
+        found = await self._ask(Ask(Topic.HOT_SPOT, slot))
         return None if found is None else _as(HotSpot, found)
 
     async def end(self, *, kill: bool = False) -> None:

@@ -49,7 +49,7 @@ class EndedSession(Source):
         """Does nothing: logs are read from their files."""
 
     async def _ask(self, question: Command | Question) -> Any:
-        if not isinstance(question, Ask):
+        if not (isinstance(question, Ask) and question.is_harmless):
             raise GmgError(f"{self.welcome.session.spec.name} has ended: it cannot be changed", 1)
         if question not in self._answers:
             self._answers[question] = await asyncio.to_thread(self._answer, question)

@@ -16,7 +16,7 @@ from msgspec import Struct
 from gmg_tui.model import Curve, JobRecord, QueueAction, Series, Session, Snapshot
 from gmg_tui.model.text import encoded
 
-VERSION = 7
+VERSION = 8
 """Version of the protocol, the same on both sides."""
 MAX_REQUEST_BYTES = 1 << 20
 """Limit of a client's message."""
@@ -47,6 +47,8 @@ class Topic(StrEnum):
     TRIED = "tried"
     SPEED = "speed"
     EVENTS = "events"
+    STACKS = "stacks"
+    HOT_SPOT = "hot spot"
 
 
 class Hello(Struct, frozen=True, tag=True):
@@ -108,6 +110,11 @@ class Ask(Struct, frozen=True, tag=True, omit_defaults=True):
     name: str = ""
     """Name of the metric; empty for all."""
 
+    @property
+    def is_harmless(self) -> bool:
+        """True if read-only connections may ask it: reading stacks signals the worker."""
+        return self.topic not in (Topic.STACKS, Topic.HOT_SPOT)
+
     def select(self, curves: Mapping[str, Curve]) -> dict[str, Curve]:
         """Returns the curves to answer with."""
         return {name: each.thinned(self.count) for name, each in curves.items() if self.name in ("", name)}
@@ -139,18 +146,6 @@ class UseSlot(Struct, frozen=True, tag=True):
     used: bool
 
 
-class ReadStacks(Struct, frozen=True, tag=True):
-    """Answer with the Python `Stacks` of a worker, or of all ranks of its group; this may take seconds."""
-
-    slot: str
-
-
-class FindHotSpot(Struct, frozen=True, tag=True):
-    """Answer with the `HotSpot` of a worker's stacks over two seconds, or None."""
-
-    slot: str
-
-
 class SetSlot(Struct, frozen=True, tag=True):
     """From the session's engine to an agent: replace the assignment of a slot."""
 
@@ -169,7 +164,7 @@ class ReadLog(Struct, frozen=True, tag=True):
 
 Command = Act | Edit | End | ActOnJobs | AddJobs | UseSlot | SetSlot
 """Requests that change something, carried out in order."""
-Question = Ask | ReadStacks | FindHotSpot | ReadLog
+Question = Ask | ReadLog
 """Requests for information, answered in any order."""
 
 
@@ -181,9 +176,6 @@ class Numbered(Struct, frozen=True, tag=True):
 
 
 Request = Hello | Follow | Numbered
-
-READONLY_QUESTIONS = (Ask,)
-"""Questions of read-only connections; reading stacks would signal the worker."""
 
 
 class Welcome(Struct, frozen=True, tag=True):

@@ -109,7 +109,7 @@ async def test_a_read_only_connection_is_answered_and_changes_nothing(readonly: 
         protocol.End(),
         protocol.Edit(("gpu0",), (), {}),
         protocol.UseSlot("gpu0", False),
-        protocol.ReadStacks("gpu0"),
+        protocol.Ask(protocol.Topic.STACKS, "gpu0"),
         protocol.Ask(protocol.Topic.TRIED),
     )
     engine = _Engine()

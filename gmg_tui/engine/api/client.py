@@ -98,7 +98,7 @@ class Client:
             if isinstance(request, Follow):
                 self._follow(request)
                 self.wake.set()
-            elif self.readonly and not isinstance(request.question, protocol.READONLY_QUESTIONS):
+            elif self.readonly and not (isinstance(request.question, protocol.Ask) and request.question.is_harmless):
                 self._reply(Answer(request.id, error=_READ_ONLY))
             elif isinstance(request.question, Command):
                 self._carry_out(request.id, request.question)
@@ -150,9 +150,9 @@ class Client:
                 return tuple(observer.recorder.notifications.events)
             case protocol.Ask(topic=Topic.SPEED, slot=slot):
                 return await observer.speed(slot)
-            case protocol.FindHotSpot(slot=slot):
+            case protocol.Ask(topic=Topic.HOT_SPOT, slot=slot):
                 return await observer.hot_spot(slot)
-            case protocol.ReadStacks(slot=slot):
+            case protocol.Ask(topic=Topic.STACKS, slot=slot):
                 return await observer.stacks(slot)
             case protocol.ReadLog(path=path, offset=offset) if self._agent is not None:
                 return await self._agent.logs.read(path, offset)

@@ -37,12 +37,10 @@ from gmg_tui.session.protocol import (
     Ask,
     Command,
     End,
-    FindHotSpot,
     Lines,
     Message,
     Numbered,
     Question,
-    ReadStacks,
     Request,
     SetSlot,
     SlotReports,
@@ -71,9 +69,9 @@ def requests() -> Iterator[Request]:
 
 
 def answer(question: Command | Question) -> object:
-    if isinstance(question, ReadStacks):
+    if isinstance(question, Ask) and question.topic is Topic.STACKS:
         return []
-    if isinstance(question, FindHotSpot):
+    if isinstance(question, Ask) and question.topic is Topic.HOT_SPOT:
         return HotSpot("f", "sim.py", 1, 1e300, 1, math.inf)
     if isinstance(question, Ask) and question.topic is Topic.SPEED:
         sample = GpuSample("", power_w=math.nan)
