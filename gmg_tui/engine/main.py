@@ -224,7 +224,7 @@ class Engine:
             self._observer.session_files.end,
             self._notifications.finish,
             self._close_nvml,
-            self._close_clients,
+            self._close_server,
             self._watchdog.close,
         ]
         if (fleet := self._fleet) is not None:
@@ -234,6 +234,7 @@ class Engine:
                 await end()
             except Exception:
                 _log.exception("a part of the engine failed to end cleanly")
+        self._pipes.close_all()
         for number in _END_SIGNALS:  # else a late one kills the engine after the loop is closed
             self._loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)
@@ -256,11 +257,8 @@ class Engine:
                 if self._sampling is None or await in_daemon_thread(self._sampling.stop):
                     await in_daemon_thread(nvml.close)
 
-    async def _close_clients(self) -> None:
-        try:
-            self._server.close(self._reason)
-        finally:
-            self._pipes.close_all()
+    async def _close_server(self) -> None:
+        self._server.close(self._reason)
 
     async def _live(self) -> None:
         """Starts the watchdog, then the workers once an announced viewer has its first frame."""

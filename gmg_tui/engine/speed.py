@@ -46,10 +46,15 @@ async def facts_of(slot: EngineSlot, group: Iterable[EngineSlot], owners: dict[i
         case LocalAttempt() as attempt if attempt.life is Life.ALIVE and view.pid:
             pid = attempt.readings.counts.stepping_pid or view.pid
             load = await in_daemon_thread(process_load.measure, attempt.pids, pid)
+            node = numa.node_of(slot.slot.gpu.pci_bus_id) if slot.slot.gpu is not None else None
             known = structs.replace(
-                known, load=load, shares=attempt.readings.counts.shares(now), sharers=_sharers(slot, owners)
+                known,
+                load=load,
+                shares=attempt.readings.counts.shares(now),
+                sharers=_sharers(slot, owners),
+                numa_node=node,
+                remote_cpus=numa.remote(load.cpus, node) if load is not None else (),
             )
-            known = _on_nodes(known, slot, load)
         case RemoteAttempt() as attempt if view.state.live:
             known = await attempt.speed()
     gpu = slot.slot.gpu.name if slot.slot.gpu is not None else None
@@ -104,12 +109,6 @@ def _known(slot: EngineSlot, view: model.Worker, now: float) -> SpeedFacts:
 def _mean(values: Iterable[float | None], newest: float | None) -> float | None:
     known = [value for value in values if value is not None]
     return fmean(known) if known and newest is not None else newest
-
-
-def _on_nodes(facts: SpeedFacts, slot: EngineSlot, load: model.Load | None) -> SpeedFacts:
-    node = numa.node_of(slot.slot.gpu.pci_bus_id) if slot.slot.gpu is not None else None
-    cpus = numa.remote(load.cpus, node) if load is not None else ()
-    return structs.replace(facts, numa_node=node, remote_cpus=cpus)
 
 
 def _sharers(slot: EngineSlot, owners: dict[int, str]) -> tuple[str, ...]:

@@ -61,8 +61,6 @@ class Supervisor:
         concluded: True once the engine is about to exit and can start nothing more.
         notes: Alerts about the session itself, by subject.
         on_kill: Called when all workers are killed, to end other waits too.
-        fleet: The nodes, if the session has several.
-        agent: The scheduler, if this engine is a node's agent.
     """
 
     def __init__(self, session: Session, slots: Mapping[str, EngineSlot], scheduler: Scheduler, faults: Faults) -> None:

@@ -249,7 +249,7 @@ def _concluded(job: JobRecord, entry: SessionEntry, until: float) -> JobRecord:
     if not job.state.live and job.state is not WorkerState.RESTARTING:
         return job
     lost, queued = entry.state == "lost", entry.record.session.spec.sweep is not None
-    state = WorkerState.WAITING if queued else WorkerState.FAILED
+    state = WorkerState.STOPPED if job.halted else WorkerState.WAITING if queued else WorkerState.FAILED
     reason: str | None = (_INTERRUPTED if queued else ENGINE_DIED) if lost else _NOT_RECORDED
     elapsed_s = job.elapsed_s
     if lost and job.started is not None:

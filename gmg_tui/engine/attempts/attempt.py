@@ -97,6 +97,12 @@ class Outcome(NamedTuple):
         return self.cause is StopCause.GROUP
 
 
+def unstarted(stop: Stop | None) -> Outcome:
+    """Returns the outcome of an attempt that was stopped, or (None) cancelled by its group, before its process."""
+    by_user = stop is not None and stop.cause is StopCause.COMMAND
+    return Outcome(cause=StopCause.COMMAND if by_user else StopCause.GROUP, unprepared=by_user)
+
+
 class RankActivity(Struct, frozen=True, omit_defaults=True):
     """A rank's activity, for its group's check. Moments are monotonic seconds of one machine."""
 

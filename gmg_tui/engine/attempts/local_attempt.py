@@ -14,7 +14,7 @@ from msgspec import structs
 
 from gmg_tui import model
 from gmg_tui.diagnosis.facts import Facts
-from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, StopCause
+from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, StopCause, unstarted
 from gmg_tui.engine.attempts.failure import of_gpu, of_preparation, outcome_of
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
 from gmg_tui.engine.attempts.process import KILL, LEFTOVERS, TERMINATED, Process, Step, leftovers
@@ -48,7 +48,6 @@ class LocalAttempt:
     """An attempt whose process runs here; `memory` is the GPU memory of the slot's previous attempt.
 
     Attributes:
-        slot, task: What it is to run, and where.
         stopped: How and why it was stopped first, before its first process ended.
         end: The state and the reason that its worker ended it with; None until then.
         exit_code: The script's, negative for a signal; None while it lives.
@@ -110,15 +109,14 @@ class LocalAttempt:
         finally:
             self._preparing.cancel()
         if self._preparing.cancelled() or self.stopped is not None:
-            by_group = self.stopped is None or self.stopped.cause is StopCause.GROUP
-            return Outcome(cause=StopCause.GROUP if by_group else StopCause.COMMAND, unprepared=not by_group)
+            return unstarted(self.stopped)
         error = self._preparing.exception()
         if isinstance(error, NvmlUnavailable | GmgError):
             failure = of_preparation(error)
             _log.info("%s: an attempt could not be prepared: %s", self.slot.name, failure.reason)
             unready = failure.reason if isinstance(error, NvmlUnavailable) else None
             return Outcome(failure, unprepared=True, unready=unready)
-        return self._preparing.result() or Outcome(cause=StopCause.GROUP)
+        return self._preparing.result() or unstarted(None)
 
     async def _prepare(self) -> Launch | None:
         """Waits until it may start, and prepares it. Returns None if its group's attempt is cancelled.

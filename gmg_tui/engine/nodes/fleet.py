@@ -48,7 +48,6 @@ class Fleet:
         changed: Called when the display must change.
         on_all_gone: Called with the reason when no node will return.
         printed: Called when followed lines have arrived.
-        hardware: The slots of all nodes.
     """
 
     hardware: Hardware

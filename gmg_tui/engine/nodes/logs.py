@@ -40,11 +40,12 @@ class KeptLogs:
 
     async def all_sent(self) -> bool:
         """Returns True if the session's engine has all logs, so that they can be deleted here."""
-        return self._shared or await in_daemon_thread(self._check_sent)
 
-    def _check_sent(self) -> bool:
-        files = [path for each in ("*", "*/*") for path in (self._folder / LOGS).glob(each) if path.is_file()]
-        return all(self._sent.get(path, 0) >= path.stat().st_size for path in files)
+        def check() -> bool:
+            files = [path for each in ("*", "*/*") for path in (self._folder / LOGS).glob(each) if path.is_file()]
+            return all(self._sent.get(path, 0) >= path.stat().st_size for path in files)
+
+        return self._shared or await in_daemon_thread(check)
 
 
 def _read(file: Path, offset: int) -> LogPart:

@@ -14,7 +14,7 @@ from msgspec import structs
 from gmg_tui import model
 from gmg_tui.diagnosis.facts import Facts
 from gmg_tui.engine import clock
-from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, StopCause
+from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, unstarted
 from gmg_tui.engine.attempts.failure import of_preparation
 from gmg_tui.engine.nodes.states import Assignment, AttemptReport, received
 from gmg_tui.model import NO_ATTEMPT, Curve, Details, HotSpot, Sign, SpeedFacts, Stacks, WorkerState
@@ -37,7 +37,6 @@ class RemoteAttempt:
     """The last reported state. A rank's or job's attempt fails with its node; any other continues there.
 
     Attributes:
-        slot, task: What it is to run, and where.
         assignment: The agent's orders; None before preparation.
     """
 
@@ -74,8 +73,7 @@ class RemoteAttempt:
             except GmgError as error:
                 return Outcome(of_preparation(error), unprepared=True)
             if self.stopped is not None or (rendezvous is None and self.task.rank is not None):
-                by_user = self.stopped is not None and self.stopped.cause is StopCause.COMMAND
-                return Outcome(cause=StopCause.COMMAND if by_user else StopCause.GROUP, unprepared=by_user)
+                return unstarted(self.stopped)
             self.assignment = Assignment(next(_keys), replace(self.task, rendezvous=rendezvous))
             self._node.assign(self)
             if self._node.lost_since is not None:  # while the ranks waited for each other
@@ -121,8 +119,7 @@ class RemoteAttempt:
             again = replaced and not (is_rank or is_job or stop)
             outcome = Outcome(failure, unprepared=is_job, unready=unready, final=final, again=again)
             if stop is not None:
-                by_user = stop.cause is StopCause.COMMAND
-                outcome = outcome._replace(failure=None, cause=StopCause.COMMAND if by_user else StopCause.GROUP)
+                outcome = outcome._replace(failure=None, cause=unstarted(stop).cause)
             self._finish(outcome)
             self._worker.leader_ended(1)
         else:

@@ -37,7 +37,6 @@ class QueueScheduler:
     """Runs the jobs of the board's queue; `changed` is called when the display must change.
 
     Attributes:
-        board: The slots.
         runs: The jobs that occupy slots, by number.
         source: Adds a tuning's trials as results arrive; None for a sweep.
         packing: Compares several jobs on a GPU with one; None without `--per-gpu`.

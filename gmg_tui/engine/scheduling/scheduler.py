@@ -99,14 +99,11 @@ class JobRun:
     """A job on its slots, with a worker on each: its only one, or its ranks in order.
 
     Attributes:
-        number: The job's number.
         stopped: True if the user stopped it, rather than the whole session.
         interrupted: True if only the end of the session stopped it.
         again: True if it runs again once it has left its slots.
         edited: Number of the job that continues it with other arguments; None if it was not edited.
-        slots: The slots it runs on.
         group: Its ranks; None if it is one process.
-        workers: The workers on its slots.
     """
 
     def __init__(

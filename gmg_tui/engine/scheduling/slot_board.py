@@ -97,8 +97,6 @@ class SlotBoard:
     """The slots of a queue.
 
     Attributes:
-        slots: All slots, by name.
-        queue: The jobs.
         jobs: Numbers of the jobs that occupy slots, by slot.
         ending: True if no more jobs start.
         taken: UUIDs of GPUs that another session took while no job was left for them.

@@ -40,7 +40,6 @@ class TrialRun:
 
     Attributes:
         ignores_value: The evidence that the script ignores the value; None if there is none.
-        trial: The trial's record.
     """
 
     def __init__(self, trial: Trial, spec: model.TuneSpec) -> None:

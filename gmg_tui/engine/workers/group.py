@@ -75,7 +75,6 @@ class Group:
     Attributes:
         id: Its name: `g0`, `g1` …
         slots: The slots of its ranks, by rank.
-        workers: The ranks' workers, in order; each adds itself.
         policy: Decides when its next attempt is due.
         stuck: The reason it counts as stuck; None if it does not.
     """

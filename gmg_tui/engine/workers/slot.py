@@ -35,7 +35,6 @@ class EngineSlot:
     """A slot, its newest lines and metrics, and its current or last worker; number `index` of the session's `count` slots.
 
     Attributes:
-        sample: The latest sample of its GPU.
         worker: The current or last worker; None before the first.
         attempt: The newest attempt on this machine, of any worker; None before the first.
         lead: The slot whose worker also runs on this one; None if it has its own, or none.
@@ -105,24 +104,20 @@ class EngineSlot:
 
         A slot waiting for a job shows the previous one's last lines and the wait reason.
         """
-        worker, lead = self.worker, self.lead
+        worker, lead, reason = self.worker, self.lead, self.idle_reason
         if lead is not None and lead.worker is not None:
-            return model.Worker(
-                slot=self.slot.name,
-                index=self.index,
-                state=lead.worker.state,
-                state_since=unix(lead.worker.state_since),
-                reason=f"used by {lead.slot.name}'s worker",
-                alerts=self.alerts_of(None),
-            )
-        if worker is not None and (self.drained or self.idle_reason is None or not worker.state.ended):
+            state, since, reason = lead.worker.state, lead.worker.state_since, f"used by {lead.slot.name}'s worker"
+        elif worker is not None and (self.drained or self.idle_reason is None or not worker.state.ended):
             return worker.view(self.index)
+        else:
+            state = WorkerState.FINISHED if self.drained else WorkerState.WAITING
+            since = worker.state_since if worker is not None else self._made
         return model.Worker(
             slot=self.slot.name,
             index=self.index,
-            state=WorkerState.FINISHED if self.drained else WorkerState.WAITING,
-            state_since=unix(worker.state_since if worker is not None else self._made),
-            reason=self.idle_reason,
+            state=state,
+            state_since=unix(since),
+            reason=reason,
             log_lines=self.ring.end,
             last_line=clean(self.ring.newest),
             alerts=self.alerts_of(None),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from gmg_tui import model
-from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, StopCause, Task
+from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, StopCause, Task, unstarted
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot import EngineSlot
@@ -39,10 +39,8 @@ class Worker:
     """A job on a slot, and the commands for it. A rank has its `group` if that is managed here.
 
     Attributes:
-        slot: The slot it runs on.
         task: What its newest attempt runs, or the next.
         policy: Decides when its next attempt is due; for a rank, the group's policy.
-        rank: Its rank in its group; None outside a group.
         newest: Its newest attempt that has, or has had, a process.
         past: Records of the attempts before that.
         stuck: The reason it counts as stuck; None if it does not.
@@ -255,8 +253,7 @@ class Worker:
         if self._attempt is not None:
             self._attempt.stop(stop)
         elif not self._idle_state.ended:
-            was_preparing, is_command = True, stop.cause is StopCause.COMMAND
-            self.outcome = Outcome(cause=stop.cause if is_command else StopCause.GROUP, unprepared=is_command)
+            was_preparing, self.outcome = True, unstarted(stop)
             self._enter(WorkerState.STOPPED, self._stop_reason)
         if was_preparing and self._group is not None:
             self._group.end()

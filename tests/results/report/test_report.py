@@ -288,6 +288,15 @@ async def test_a_lost_session_is_reported_from_its_store_with_running_jobs_as_in
     assert json.loads(report("--json")[0])["jobs"][0]["state"] == state
 
 
+async def test_a_job_that_was_being_stopped_in_a_lost_session_is_reported_as_stopped() -> None:
+    job = JobRecord(1, "job-1", state=WorkerState.STOPPING, halted=True, started=START)
+    folder = await stored.session("sim-1", [job], spec={"sweep": SweepSpec()}, ended=False)
+    record = sessions.read_record(folder)
+    assert record is not None
+    sessions.write_record(structs.replace(record[0], ended=START + 50, lost=True))
+    assert json.loads(report("--json")[0])["jobs"][0]["state"] == "stopped"
+
+
 async def test_a_lost_tuning_has_no_running_trial_and_its_time_is_that_of_its_engine() -> None:
     assert any(trial.state is TrialState.RUNNING for trial in tunings.LADDER.trials)
     snapshot = structs.replace(stored.snapshot(gpu0=1.0), time=START + 10, elapsed_s=10.0, tuning=tunings.LADDER)
