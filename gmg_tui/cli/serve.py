@@ -29,6 +29,7 @@ from textual_serve.server import Server
 from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note
 from gmg_tui.model.errors import GmgError
+from gmg_tui.ui.terminal import MAX_CELLS
 
 _HOST = "127.0.0.1"
 _CLOSE_S = 0.5
@@ -39,8 +40,6 @@ REQUEST_S = 5.0
 MAX_UNKNOWN, MAX_VIEWERS = 64, 32
 MAX_MESSAGE_BYTES, MAX_BYTES_PER_S = 16 << 10, 4 << 10
 """Limits of a message and of the key rate from a page."""
-MAX_CELLS = 1000
-"""Limit of a screen's width and height."""
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "frame-ancestors 'none'",

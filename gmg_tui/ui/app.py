@@ -24,7 +24,7 @@ from gmg_tui.ui.dialogs import Palette
 from gmg_tui.ui.main_screen import MainScreen
 from gmg_tui.ui.pages.page import Page
 from gmg_tui.ui.session_app import SessionApp
-from gmg_tui.ui.terminal import sequences
+from gmg_tui.ui.terminal import MAX_CELLS, sequences
 
 
 class GmgApp(SessionApp, inherit_bindings=False):
@@ -65,9 +65,10 @@ class GmgApp(SessionApp, inherit_bindings=False):
         return self.main
 
     async def on_event(self, event: Event) -> None:
-        """Drops keys while the interface is ending."""
+        """Drops keys while the interface is ending, and sizes in a page's input (`ESC [ 48 ; … t`), which have no limit."""
         ending = self.return_value is not None or not self.screen_stack
-        if not (ending and isinstance(event, InputEvent)):
+        too_large = isinstance(event, Resize) and self.is_web and max(event.size) > MAX_CELLS
+        if not too_large and not (ending and isinstance(event, InputEvent)):
             await super().on_event(event)
 
     # Start and end

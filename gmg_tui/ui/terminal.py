@@ -27,6 +27,9 @@ from gmg_tui.model.text import one_line
 
 Result = TypeVar("Result")
 
+MAX_CELLS: Final = 1000
+"""Limit of a page's width and height."""
+
 
 def _render_cropped(update: ChopsUpdate, console: Console) -> str:
     sent = ""

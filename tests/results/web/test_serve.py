@@ -94,6 +94,11 @@ async def test_a_viewers_input_is_bounded_and_its_process_ends_with_the_connecti
     async with ScriptedEngine(), serving() as served, aiohttp.ClientSession() as web:
         page = await web.ws_connect(f"{served.url}ws?width=1000000&height=1000000")
         await asyncio.wait_for(page.receive_bytes(), LONG_S)
+        await page.send_str(json.dumps(["stdin", "\x1b[48;24;99999999;1;1t"]))  # a terminal's report of its size
+        await page.send_str(json.dumps(["stdin", "?"]))
+        async with asyncio.timeout(LONG_S):
+            while b"Select the worker above" not in await page.receive_bytes():
+                pass
         for _ in range(20):
             await page.send_str(json.dumps(["stdin", "j" * 10_000]))
         (viewer,) = psutil.Process(served.process.pid).children()
