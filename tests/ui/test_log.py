@@ -241,3 +241,14 @@ async def test_a_worker_that_has_printed_nothing_says_so() -> None:
     app = play.edited(log_lines=0)
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "gpu0 has printed nothing yet. Setup shows its command line.")
+
+
+async def test_tabs_left_out_for_the_status_of_a_search_have_a_sign() -> None:
+    app = play.busy()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "/")
+        await play.write(pilot, "nowhere")
+        await press(pilot, "enter")
+        await play.sees(pilot, "Why Events ", "no match")
+        await pilot.resize_terminal(60, 24)
+        await play.sees(pilot, "Setup … ", "no match")

@@ -334,13 +334,15 @@ class Pane(Vertical):
         wide = sum(len(name) + 3 for name in names.values()) + max(_STATUS_CELLS, urgent) <= width
         gap, room = " ─ " if wide else " ", width - 1 - urgent
         tabs, active = list(Tab), list(Tab).index(self._view.tab)
+        if sum(len(gap + name) for name in names.values()) > room:
+            room -= len(" …")
         for tab in (*tabs[:active:-1], *tabs[:active]):  # the active one always has room
             if sum(len(gap + name) for name in names.values()) > room:
                 del names[tab]
         for tab, name in names.items():
             style = "tab" if tab is self._view.tab else "dim"
             row.add(gap, "border").add(name, style, click=("screen.show_tab", tab.value))
-        row.add(" ")
+        row.add(" " if len(names) == len(tabs) else " … ", "dim")
         for text, style in status:  # the most important first
             text = cut(text, row.room - 2) if style in _URGENT else text
             row.end(f" {text} " if text else "", style)
