@@ -342,7 +342,7 @@ class Pane(Vertical):
         for tab, name in names.items():
             style = "tab" if tab is self._view.tab else "dim"
             row.add(gap, "border").add(name, style, click=("screen.show_tab", tab.value))
-        row.add(" " if len(names) == len(tabs) else " … ", "dim")
+        row.add("" if len(names) == len(tabs) else " …", "dim").add(" ")
         for text, style in status:  # the most important first
             text = cut(text, row.room - 2) if style in _URGENT else text
             row.end(f" {text} " if text else "", style)
