@@ -192,10 +192,8 @@ class ScriptCommand(ConfiguredCommand):
         rest = super().parse_args(ctx, args)
         if self.name == "demo" and ctx.params["words"] and "--" not in args and not ctx.resilient_parsing:
             word = ctx.params["words"][0]
-            raise click.UsageError(
-                f"{word}: demo runs the bundled example, whose arguments go after --; to run {word}: gmg-tui {word}",
-                ctx,
-            )
+            own = f"to run {word}: gmg-tui {word}"
+            raise click.UsageError(f"{word}: demo runs the bundled example, whose arguments go after --; {own}", ctx)
         return rest
 
 

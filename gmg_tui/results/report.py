@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, structs
 
-from gmg_tui.model import Attempt, Fps, JobRecord, Rank, Session, Snapshot, Tuning, Worker, WorkerState, units
+from gmg_tui.model import Attempt, Fps, JobRecord, Session, Snapshot, Tuning, WorkerState, units
 from gmg_tui.model.alert import Alert, urgent
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.tried import below_median
@@ -262,24 +262,22 @@ def _concluded(job: JobRecord, entry: SessionEntry, until: float) -> JobRecord:
 
 def at_end(session: Session, snapshot: Snapshot) -> ReportData:
     """Returns the data of a plain run from its last snapshot, which has the newest attempts only."""
-
-    def job(number: int, worker: Worker) -> JobRecord:
-        last, rank = worker.newest, worker.group or Rank("", 0, 0)
-        return JobRecord(
+    jobs = [
+        JobRecord(
             number,
             worker.slot,
             state=worker.state,
             reason=worker.reason,
-            group=rank.id or None,
-            rank=rank.rank if rank.id else None,
+            group=worker.group.id if worker.group else None,
+            rank=worker.group.rank if worker.group else None,
             slot=worker.slot,
-            last=last,
-            started=last.started or None,
+            last=worker.newest,
+            started=worker.newest.started or None,
             elapsed_s=worker.attempt_s(snapshot.time),
-            energy_j=last.energy_j,
+            energy_j=worker.newest.energy_j,
         )
-
-    jobs = [job(number, worker) for number, worker in enumerate(snapshot.workers, 1)]
+        for number, worker in enumerate(snapshot.workers, 1)
+    ]
     folder = Path(session.spec.folder)
     return ReportData(session.spec.name, folder, "ended", session, snapshot.time, jobs, {}, snapshot)
 

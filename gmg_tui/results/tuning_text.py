@@ -115,11 +115,8 @@ def command(run: RunSpec, name: str, value: int) -> tuple[str, ...]:
 def answer_columns(spec: TuneSpec) -> list[Column[tuple[str, Best]]]:
     """Returns the columns of a table of `values_of`."""
     measured: list[Column[tuple[str, Best]]] = _measured(spec, lambda row: row[1])
-    return [
-        Column("answer", lambda row: row[0], left=True),
-        Column("value", lambda row: row[1].value, spec.variable),
-        *measured,
-    ]
+    value = Column[tuple[str, Best]]("value", lambda row: row[1].value, spec.variable)
+    return [Column("answer", lambda row: row[0], left=True), value, *measured]
 
 
 def columns(spec: TuneSpec) -> list[Column[Trial]]:

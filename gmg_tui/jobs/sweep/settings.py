@@ -73,10 +73,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 check_placeholder(name)
         for number, table in enumerate(self.experiment or (), 1):
             if "name" in table and not fits(as_text(table["name"])):
-                raise ValueError(
-                    f"experiment {number}: the name {table['name']} must be up to {MAX_NAME_BYTES} letters, digits "
-                    "and '.', '_', '=', ',', '+', '-'"
-                )
+                allowed = f"up to {MAX_NAME_BYTES} letters, digits and '.', '_', '=', ',', '+', '-'"
+                raise ValueError(f"experiment {number}: the name {table['name']} must be {allowed}")
 
     @property
     def timeout_s(self) -> float | None:

@@ -118,10 +118,8 @@ def throttle_reasons(mask: int) -> tuple[str, ...]:
 
 def _processes(query: Query, max_mib: float) -> tuple[GpuProcess, ...] | None:
     """Returns the compute and graphics processes by PID, each once, with at most `max_mib` of memory."""
-    lists = (
-        query(pynvml.nvmlDeviceGetComputeRunningProcesses_v3),
-        query(pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3),
-    )
+    graphics = query(pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3)
+    lists = (query(pynvml.nvmlDeviceGetComputeRunningProcesses_v3), graphics)
     if lists == (None, None):
         return None
     # A process may be in both lists, with the same memory.
