@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from gmg_tui import session as sessions
-from gmg_tui.machine.files import reading
+from gmg_tui.machine.files import open_regular
 from gmg_tui.machine.folders import homes
 from gmg_tui.model.secrets import FORM, MASK, sounds_secret
 from gmg_tui.model.text import safe
@@ -54,10 +54,14 @@ def bundle(entry: sessions.SessionEntry) -> bytes:
 
 def _reading(path: Path, folder: Path) -> BinaryIO:
     """Opens a file of a session for reading. Raises `OSError`, even for a link, which may lead to any file."""
-    relative = path.relative_to(folder)
-    if os.path.realpath(path) != os.path.join(os.path.realpath(folder), relative) or safe(path.name) != path.name:  # noqa: PTH118
+    if safe(path.name) != path.name:
         raise OSError(errno.EINVAL, "not a file of the session", str(path))
-    return reading(path)
+    follow = os.O_NOFOLLOW if path.parent != folder else 0
+    parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | follow)
+    try:
+        return os.fdopen(open_regular(path.name, folder=parent), "rb")
+    finally:
+        os.close(parent)
 
 
 def _logs(folder: Path) -> Iterator[Path]:

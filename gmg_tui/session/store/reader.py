@@ -140,11 +140,12 @@ class Stored:
 
         Each has the interval's last job, the maxima of memory and temperature, and the means of all other metrics.
         """
-        first, last = self._db.execute("SELECT min(time), max(time) FROM metrics").fetchone()
-        if first is None:
+        times = self._db.execute("SELECT min(time), max(time) FROM metrics").fetchone()
+        first, last = msgspec.convert(times, tuple[float | None, float | None])
+        if first is None or last is None:
             return []
         step_s = max((last - first) / max(points - 1, 1), 1e-3)
-        return [MetricsRow(*row) for row in self._db.execute(_METRICS, (first, step_s))]
+        return [msgspec.convert(row, MetricsRow) for row in self._db.execute(_METRICS, (first, step_s))]
 
     def series(self, points: int, slot: str = "", *, last_s: float = math.inf) -> list[Series]:
         """Returns about `points` metrics at even steps, of one slot or all, over the last `last_s` seconds."""
@@ -158,13 +159,13 @@ class Stored:
 
     def last_metrics(self) -> dict[tuple[str, int | None], MetricsRow]:
         """Returns the last metrics by slot and job, preferably from its running state."""
-        rows = [MetricsRow(*row[:-1]) for row in self._db.execute(_LAST)]
+        rows = [msgspec.convert(row[:-1], MetricsRow) for row in self._db.execute(_LAST)]
         return {(row.slot, row.job): row for row in rows}
 
     def states(self) -> list[tuple[float, str, WorkerState]]:
         """Returns the changes of state sorted by slot and time: Unix time, slot, state."""
-        known = ((time, slot, state) for time, slot, state in self._db.execute(_STATES) if state is not None)
-        return [(time, slot, msgspec.convert(state, WorkerState)) for time, slot, state in known]
+        known = (row for row in self._db.execute(_STATES) if row[2] is not None)
+        return [msgspec.convert(row, tuple[float, str, WorkerState]) for row in known]
 
     def _attempts(self, which: str, *parameters: object) -> list[JobAttempt]:
         decoder = msgspec.json.Decoder(JobAttempt)

@@ -1,15 +1,19 @@
 """`report --bundle`: an archive for a bug report, without secrets."""
 
+import io
 import json
 import os
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from gmg_tui import session as sessions
+from gmg_tui.results import bundle as archive
 from gmg_tui.session import ENGINE_LOG
-from tests.cli.scripted import gmg
+from tests.cli.scripted import ScriptedEngine, gmg
 
 _SCRIPT = """
 import sys
@@ -64,6 +68,31 @@ def test_a_bundle_has_the_end_of_each_log_and_neither_secrets_nor_homes(
     Path("gmg-tui-it.zip").rename("elsewhere.zip")
     Path("gmg-tui-it.zip").symlink_to("elsewhere.zip")
     assert "gmg-tui-it.zip is a link" in gmg("report", "it", "--bundle").stderr
+
+
+_SWAPS = """
+import os, sys
+log, secret = sys.argv[1:]
+while True:
+    open(log + "~", "w").close()
+    os.replace(log + "~", log)
+    os.symlink(secret, log + "~")
+    os.replace(log + "~", log)
+"""
+
+
+@pytest.mark.usefixtures("own_folders")
+def test_a_log_that_a_script_swaps_for_a_link_is_not_followed(tmp_path: Path) -> None:
+    engine, secret = ScriptedEngine(), tmp_path / "secret"
+    secret.write_text("s3cret")
+    sessions.write_record(sessions.Record(engine.session, engine.briefs, 1.0))
+    entry = sessions.find(engine.folder.name, running=False)
+    log = engine.folder / sessions.LOGS / "cpu0.log"
+    with subprocess.Popen([sys.executable, "-c", _SWAPS, log, secret]) as swapping:
+        made = [zipfile.ZipFile(io.BytesIO(archive.bundle(entry))) for _ in range(100)]
+        swapping.kill()
+    texts = [each.read(name) for each in made for name in each.namelist() if name == "logs/cpu0.log"]
+    assert set(texts) == {b""}
 
 
 def test_a_bundle_is_of_one_session() -> None:

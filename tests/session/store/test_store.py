@@ -94,6 +94,9 @@ def test_an_invalid_store_is_reported_in_one_line(tmp_path: Path) -> None:
         ("""UPDATE jobs SET record = '{"state": "dancing"}'""", "dancing"),
         ("UPDATE jobs SET result = '[1]'", "Expected `object`"),
         ("INSERT INTO metrics (time, slot, job, state) VALUES (1.0, 'cpu0', 1, 'dancing')", "dancing"),
+        ("INSERT INTO metrics (time, slot, seconds) VALUES (1.0, 'cpu0', 'x')", "Expected `float`"),
+        ("INSERT INTO metrics (time, slot, seconds) VALUES ('x', 'cpu0', 1)", "Expected `float"),
+        ("INSERT INTO metrics (time, slot, seconds, fps) VALUES (1.0, 'cpu0', 1, x'00')", "Expected `float"),
     ],
 )
 def test_a_store_of_another_version_or_with_an_unknown_value_is_reported_in_one_line(
@@ -104,7 +107,7 @@ def test_a_store_of_another_version_or_with_an_unknown_value_is_reported_in_one_
     with sqlite3.connect(path) as db:
         db.execute(change)
     with pytest.raises(StoreError, match=error), open_store(path) as stored:
-        _ = stored.jobs, stored.states()
+        _ = stored.jobs, stored.states(), stored.metrics(10), stored.last_metrics()
 
 
 def test_a_view_in_a_store_is_refused_and_a_long_query_interrupted(tmp_path: Path) -> None:
