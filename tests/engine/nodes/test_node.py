@@ -349,9 +349,9 @@ async def _events(*events: Update) -> AsyncIterator[Update]:
 
 
 async def test_a_node_with_many_slots_may_not_send_gigabytes_at_once() -> None:
-    spec = spec_for(nodes=NodesSpec("local"))
+    spec = spec_for(nodes=NodesSpec("local"), cpu=256)
     node = Node("n1", spec, Shell("true"), lambda: None, lambda _: None)
-    slots = tuple(Slot(f"cpu{number}") for number in range(4096))
+    slots = tuple(Slot(f"cpu{number}") for number in range(256))
     client = MagicMock(welcome=Welcome(Session(spec, slots, 0, 0.0, ""), Snapshot(0.0, 0.0, ()), ()))
     node._begin(client)
     assert client.max_bytes <= 256 << 20
