@@ -110,12 +110,12 @@ class GmgApp(SessionApp, inherit_bindings=False):
             self._silent_s = self.view.silent_s = 0
             match event:
                 case Update(snapshot=snapshot):
-                    self._take(snapshot)
+                    self._apply(snapshot)
                 case Bye(reason=reason):
                     self._disconnected(reason)
                     return
 
-    def _take(self, snapshot: Snapshot) -> None:
+    def _apply(self, snapshot: Snapshot) -> None:
         """Applies a snapshot, sends terminal notifications of new events, and schedules a redraw."""
         last = max((each.number for each in self._newest.occurred), default=0)
         happened = tuple(each for each in snapshot.occurred if each.number > last and not each.quiet)

@@ -155,10 +155,7 @@ def joined(places: Iterable[float], values: Iterable[float], dots: int) -> list[
 
 
 def bottom_axis(width: int, ticks: Mapping[int, str], marks: Mapping[int, str] = {}) -> list[Row]:
-    """Returns the axis below a plot with ticks by column, and the labels that fit.
-
-    `marks` are letters on the axis, by column.
-    """
+    """Returns the axis below a plot: ticks, the labels that fit, and letters (`marks`), all by column."""
     line, labels, free = [("─", "dim")] * width, [" "] * width, width
     for column, text in sorted(ticks.items(), reverse=True):
         line[column] = ("┬", "dim")

@@ -115,10 +115,7 @@ def confirmation(question: str) -> ChoiceScreen:
 
 
 def quit_dialog(app: App[Any], session: Session, snapshot: Snapshot, *, stopping: bool = False) -> ChoiceScreen:
-    """Asks whether to `leave` the workers running, `stop` them or, while they are `stopping`, `kill` them.
-
-    The keys are the same as on every screen.
-    """
+    """Asks whether to `leave` the workers running, `stop` them or, while they are `stopping`, `kill` them."""
     spec, queue, shown = session.spec, snapshot.queue, keys.displayed(app)
     wait = f" for up to {units.span(spec.sigint_wait_s)}" if spec.sigint_wait_s else ""
     signals = f"SIGINT{wait}, then SIGTERM, then SIGKILL."

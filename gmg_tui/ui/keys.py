@@ -163,11 +163,7 @@ async def act_in_order(widget: Widget, event: Key) -> None:
 
 
 def remap(choice: Mapping[str, Sequence[str]]) -> None:
-    """Sets the keys, by binding id, for screens started later.
-
-    Raises:
-        GmgError: A key or binding does not exist, or a key would have two actions.
-    """
+    """Sets the keys, by binding id, for screens started later. Raises `GmgError` for unknown and conflicting ones."""
     if unknown := [name for name in choice if name not in ids()]:
         raise GmgError(f"[keys] there is no action {unknown[0]}{nearest(unknown[0], ids())}")
     chosen = {name: [_textual_name(name, key) for key in given] for name, given in choice.items()}

@@ -124,10 +124,7 @@ class MainScreen(TrueSizeScreen[None]):
             self.app.refresh_view()
 
     async def action_details(self) -> None:
-        """Enlarges the pane; if enlarged, edits with the selected attempt's settings. Unfolds a folded node.
-
-        In the Why tab, takes stacks.
-        """
+        """Enlarges the pane; there, edits as in the selected attempt, or takes stacks (Why). Unfolds a folded node."""
         view, shown = self._view, self.pane.shown
         if view.selected and not view.folded_node and not self.app.why_not("stacks") and isinstance(shown, WhyTab):
             shown.take_stacks()

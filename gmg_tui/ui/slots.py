@@ -1,7 +1,4 @@
-"""A slot's state and recent history; the order of slots, and which are in trouble.
-
-This module knows no Textual.
-"""
+"""A slot's state and recent history; the order of slots, and which are in trouble. Knows no Textual."""
 
 from collections.abc import Iterable, Mapping
 from statistics import median
@@ -12,16 +9,12 @@ from gmg_tui.model.alert import urgent
 from gmg_tui.model.tried import arguments_of
 from gmg_tui.results.column import CPU, ENVS, FPS, RAM, VRAM, Column, gpu_columns
 
-KEPT_S = 900
+HISTORY_S = 900
 """Seconds in a history."""
 
 
 class History:
-    """The rates of one worker.
-
-    Attributes:
-        fps: Environment steps per second, by Unix time in whole seconds, newest last.
-    """
+    """The rates of one worker: `fps` has environment steps per second by Unix time in whole seconds, newest last."""
 
     def __init__(self) -> None:
         self.fps: dict[int, float | None] = {}
@@ -37,13 +30,13 @@ class History:
         for age, fps in enumerate(reversed(series.fps)):
             if fps is not None:
                 self.fps.update(dict.fromkeys(range(end - age * step_s, end - (age + 1) * step_s, -1), fps))
-        self.fps = dict(sorted(self.fps.items())[-KEPT_S:])
+        self.fps = dict(sorted(self.fps.items())[-HISTORY_S:])
 
     def add(self, time: float, worker: Worker) -> None:
         """Adds the rate at the Unix time `time`; the last of each second counts."""
         self.fps.pop(int(time), None)  # the clock may be set back
         self.fps[int(time)] = worker.current_fps
-        if len(self.fps) > KEPT_S:
+        if len(self.fps) > HISTORY_S:
             del self.fps[next(iter(self.fps))]
 
     def mean(self, start: int, seconds: int) -> float | None:

@@ -1,7 +1,4 @@
-"""The state of the interface: newest snapshot, recent history of each worker, selection, filter and order.
-
-Everything else lives in the engine.
-"""
+"""The state of the interface: snapshot, history, selection, filter and order; all else lives in the engine."""
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -285,10 +282,7 @@ def _chunks(names: Sequence[str], columns: int) -> list[Band]:
 
 
 async def job_on(engine: Source, view: View, slot: str) -> JobRecord | None:
-    """Returns the job on `slot`, with its values; None if there is none or it has just left.
-
-    It looks among running and just ended jobs. Raises `GmgError` if the engine does not answer.
-    """
+    """Returns the running or just ended job on `slot`, with its values; None without one. Raises `GmgError`."""
     worker, queue = view.snapshot.worker(slot), view.queue
     if worker is None or queue is None or worker.job is None:
         return None

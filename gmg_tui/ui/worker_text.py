@@ -26,7 +26,7 @@ ALERT_STYLES = {Severity.ERROR: "error", Severity.WARNING: "warn", Severity.INFO
 _ELSEWHERE = frozenset({"node", "silent"})
 """Kinds of alerts that are shown beside the state or rate."""
 COUNTED = "counted in rank 0"
-"""Shown for the rate of a rank for which rank 0 reports."""
+"""Shown for the rate of a rank whose reporter is rank 0."""
 
 
 class Note(NamedTuple):
@@ -125,10 +125,7 @@ def beside_rate(entry: SlotView) -> Note:
 
 
 def last_line(worker: Worker) -> str:
-    """Returns the worker's newest line without Genesis' prefix; empty for progress, shown as the rate.
-
-    It is also empty before the attempt has printed anything.
-    """
+    """Returns the attempt's newest line without Genesis' prefix; empty for progress, which is shown as the rate."""
     line = worker.last_line
     if not line or line.startswith(SEPARATOR):
         return ""
@@ -144,10 +141,7 @@ def values_of(job: JobRecord) -> str:
 
 
 def notes(entry: SlotView, *, advice: bool = True) -> list[Note]:
-    """Returns the problems of a worker and its GPU, worst first.
-
-    `advice` adds the remedy, which is often the same for all workers.
-    """
+    """Returns the problems of a worker and its GPU, worst first; `advice` adds remedies, often the same for all."""
     worker, sample, texts = entry.worker, entry.sample, list[tuple[str | None, str]]()
     texts.append((lost_text(worker.lost_since), "error"))
     alerts = [(alert, ALERT_STYLES[alert.severity]) for alert in worker.alerts if alert.kind not in _ELSEWHERE]
@@ -207,10 +201,7 @@ def gpu_name(slot: Slot) -> str:
 
 
 def together_text(workers: Sequence[Worker]) -> str:
-    """Returns the ranks' groups, for a question: `group g0, 4 ranks` or `groups g0 and g1, 8 ranks`.
-
-    Empty unless all workers are ranks.
-    """
+    """Returns the groups of ranks, for a question: `groups g0 and g1, 8 ranks`; empty unless all are ranks."""
     sizes = {worker.group.id: worker.group.world_size for worker in workers if worker.group is not None}
     if not sizes or any(worker.group is None for worker in workers):
         return ""

@@ -113,10 +113,7 @@ def moved(rows: Sequence[LogRow], width: int, place: Place, count: int) -> Place
 
 
 def wrapped(row: LogRow, width: int, marks: Sequence[tuple[int, int]], *, here: bool = False) -> list[Row]:
-    """Returns the screen rows of a row, with `marks` highlighted (`here`: as the current match).
-
-    The number of lines it stands for is at the right end.
-    """
+    """Returns the screen rows of a row, its count at the right end, with `marks` highlighted (`here`: current)."""
     parts, lines = pieces(row, width), list[Row]()
     style = "dim" if row.progress else _STYLES[severity(row.text)]
     count, start = _count_of(row), 0

@@ -23,7 +23,7 @@ _PAGE_ROWS: Final = 500
 
 
 class LogSource:
-    """A log file, of which a stretch of rows is loaded. Its methods raise `OSError` if the file cannot be read.
+    """A log file with a stretch of its rows loaded. Its methods raise `OSError` if the file cannot be read.
 
     Attributes:
         name: The name of the slot or job.
@@ -116,11 +116,7 @@ class LogSource:
 
 
 class Search:
-    """The matches of a query in a log file, if there is one.
-
-    Attributes:
-        found: Positions of the matches, last first.
-    """
+    """The matches of a query in a log file, if there is one: `found` has their positions, last first."""
 
     def __init__(self, query: Query, file: LogFile | None) -> None:
         self.query, self.file = query, file

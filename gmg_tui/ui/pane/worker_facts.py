@@ -71,10 +71,7 @@ def _genesis(worker: Worker) -> str:
 
 
 def gpu_facts(gpu: Gpu, sample: GpuSample | None, worker: Worker, *, over: bool = False) -> Iterator[Fact]:
-    """Yields the newest sample of the GPU, then what does not change, then its health; `n/a`: not reported.
-
-    With `over` the sample is that of the run's end, without what is not recorded.
-    """
+    """Yields the newest sample (with `over`, the run's last one), what does not change, and the health."""
     late = sample is not None and sample.age_s is not None and not sample.silent
     now = "GPU at the end" if over else "GPU now"
     yield Fact(f"GPU {units.span(sample.age_s)} ago" if sample is not None and late else now)

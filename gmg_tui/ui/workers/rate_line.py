@@ -84,10 +84,7 @@ def deviation_style(deviation: float) -> str:
 
 
 def common_range(lines: Iterable[RateLine]) -> float:
-    """Returns the common range: 10 % around the median, wider if a line leaves it for long.
-
-    Rates below half the median, such as zero, do not widen it: all other lines would look flat.
-    """
+    """Returns ±10 %, or more if a line leaves it for long; rates below half the median would make all lines flat."""
     widest = 0.0
     for line in lines:
         sizes = sorted(abs(value) for value in line.deviations if value is not None and value > -_RANGES[-1])
