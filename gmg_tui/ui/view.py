@@ -258,23 +258,19 @@ class View:
                 It stops at the edges. On a folded node's line, its first slot is selected. Returns True if the selection has
         changed.
         """
-        rows = [band for band in self.bands(columns) if band.slots]
-        here = next((number for number, band in enumerate(rows) if self.selected in band.slots), None)
-        if here is None:
+        bands = [band for band in self.bands(columns) if band.slots]
+        row = next((number for number, band in enumerate(bands) if self.selected in band.slots), None)
+        if row is None:
             return False
-        column = 0 if rows[here].node else rows[here].slots.index(self.selected)
+        rows = [band.slots[:1] if band.node else band.slots for band in bands]
+        column = 0 if bands[row].node else rows[row].index(self.selected)
         step = -1 if direction in {"up", "left"} else 1
         if direction in {"left", "right"}:
-            column += step
-            if rows[here].node or not 0 <= column < len(rows[here].slots):
-                here += step
-                column = 0 if step > 0 else columns
-        else:
-            here += step
-        if not 0 <= here < len(rows):
-            return False
-        slots = rows[here].slots
-        return self.choose(slots[0 if rows[here].node else min(column, len(slots) - 1)])
+            order = [slot for slots in rows for slot in slots]
+            number = order.index(rows[row][column]) + step
+            return 0 <= number < len(order) and self.choose(order[number])
+        row += step
+        return 0 <= row < len(rows) and self.choose(rows[row][min(column, len(rows[row]) - 1)])
 
 
 def _chunks(names: Sequence[str], columns: int) -> list[Band]:
