@@ -92,6 +92,11 @@ def _is_own(about: os.stat_result) -> bool:
     return about.st_uid in (user, 0) or (user == 0 and about.st_uid == _NOBODY)
 
 
+def _is_open_to_all(folder: Path) -> bool:
+    """True if all users can replace files in a folder. The groups and owners of shared folders are trusted."""
+    return folder.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH
+
+
 def _is_complete(path: str, size_bytes: int | None) -> bool:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -99,7 +104,7 @@ def _is_complete(path: str, size_bytes: int | None) -> bool:
             about = os.fstat(descriptor)
             if not stat.S_ISREG(about.st_mode) or not about.st_size or about.st_size != (size_bytes or about.st_size):
                 return False
-            if not _is_own(about):  # loading it may run its code
+            if not _is_own(about) or _is_open_to_all(Path(path).parent):  # loading it may run its code
                 return False
             is_zip = file.read(2) == b"PK"  # `torch.save` and Stable-Baselines3; the ZIP directory is at the end
             return not is_zip or zipfile.is_zipfile(file)

@@ -283,4 +283,7 @@ def test_nothing_continues_from_a_file_of_another_user(tmp_path: Path) -> None:
         tmp_path.chmod(mode)
         assert newest_intact(saved) is None
     os.chown(planted, 65534, -1)
+    for mode in (0o777, 0o1777, 0o2775):
+        tmp_path.chmod(mode)
+        assert (newest_intact(saved) is None) is (mode == 0o777), "others can replace its files"
     assert newest_intact(saved) is not None, "root's own on a disk that maps root to nobody"
