@@ -61,16 +61,18 @@ def remove_written(path: Path, written: os.stat_result) -> None:
 
 
 def _followed(path: Path) -> Path:
-    """Resolves a path. Raises `OSError` if its last part is a link that another user except root could have changed.
+    """Resolves a path. Raises `OSError` for another user's link, except root's, as its last part or in a folder like `/tmp`.
 
     The kernel's `protected_symlinks` covers folders with the sticky bit only.
     """
     for _ in range(MAX_LINKS):
+        for each in (path, *path.absolute().parents):
+            is_theirs = each.is_symlink() and each.lstat().st_uid not in (os.geteuid(), 0)
+            if is_theirs and (each == path or each.parent.stat().st_mode & stat.S_IWOTH):
+                raise PermissionError(errno.EACCES, "a link of another user", str(each))
         path = Path(os.path.realpath(path.parent), path.name)
         if not path.is_symlink():
             return path
-        if path.lstat().st_uid not in (os.geteuid(), 0):
-            raise PermissionError(errno.EACCES, "a link of another user", str(path))
         path = path.parent / path.readlink()
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
 

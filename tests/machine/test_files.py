@@ -28,7 +28,9 @@ def test_a_link_of_another_user_is_not_followed(mode: int, tmp_path: Path) -> No
     link.symlink_to(target)
     os.chown(link, 65534, -1, follow_symlinks=False)
     ours.symlink_to(link)
-    for path in (link, ours):
+    (folder := tmp_path / "folder").symlink_to(tmp_path)
+    os.chown(folder, 65534, -1, follow_symlinks=False)
+    for path in (link, ours, *([folder / "target"] if mode & 0o2 else [])):
         with pytest.raises(PermissionError, match="a link of another user"):
             files.write_atomic(path, b"x")
     assert target.read_bytes() == b"kept"
