@@ -38,7 +38,7 @@ class MainScreen(TrueSizeScreen[None]):
         self.grid = Grid(view)
         self.pane = Pane(view, engine)
         self.log_view = self.pane.log_view
-        self._size = Size(0, 0)
+        self._shared_size = Size(0, 0)
         """The size for which the rows were distributed."""
 
     def compose(self) -> ComposeResult:
@@ -57,13 +57,13 @@ class MainScreen(TrueSizeScreen[None]):
 
     def on_resize(self) -> None:
         """Distributes the terminal's rows; Textual 8.2.8 posts the same size several times."""
-        if self.app.size != self._size:
+        if self.app.size != self._shared_size:
             self.share_rows()
 
     def share_rows(self) -> None:
         """Draws the header, then the workers in the rows they need; the pane takes the rest."""
         if self.is_mounted and is_seen(self):
-            self._size = self.app.size
+            self._shared_size = self.app.size
             self.header.display = self.grid.display = not self._view.maximized
             if not self._view.maximized:
                 self.grid.lay_out(self.app.size.height - self.header.fit() - 1)
