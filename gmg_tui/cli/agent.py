@@ -7,7 +7,6 @@ the shell. Then both carry the frames of `gmg_tui.session.protocol`.
 
 import io
 import os
-import shutil
 import socket
 import threading
 import time
@@ -22,7 +21,7 @@ import gmg_tui
 from gmg_tui import session as sessions
 from gmg_tui.cli.prestart import PrestartedEngine
 from gmg_tui.machine.files import reading
-from gmg_tui.machine.folders import home, make_private
+from gmg_tui.machine.folders import home, make_private, remove_own
 from gmg_tui.model import AgentSpec, RunSpec
 from gmg_tui.model.errors import GmgError
 
@@ -98,7 +97,7 @@ def _connect_or_start(line: bytes) -> socket.socket:
     deadline = time.monotonic() + _START_TIMEOUT_S
     while (connection := _connect(path)) is None:
         if trouble is not None and (time.monotonic() >= deadline or not sessions.is_locked(folder)):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_own(folder)
             raise GmgError(trouble, 1)
         time.sleep(_POLL_S)  # another `gmg-tui agent` is starting it
     return connection

@@ -4,7 +4,6 @@ import importlib
 import io
 import os
 import select
-import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from gmg_tui.cli.attach import await_end, check_terminal, conclude, is_terminal,
 from gmg_tui.cli.prestart import PrestartedEngine
 from gmg_tui.cli.printing import note, waiting
 from gmg_tui.machine.files import open_regular
+from gmg_tui.machine.folders import remove_own
 from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import interpreter, torchrun
@@ -118,7 +118,7 @@ def start(options: Options, make: Callable[[], RunSpec], *, engine: PrestartedEn
                 note("stopping the engine (ctrl+c again kills it)")
             engine.cancel()
             if fresh and not isinstance(error, _DiedError):
-                shutil.rmtree(spec.folder, ignore_errors=True)
+                remove_own(Path(spec.folder))
             raise
         signals.engine = engine
         try:

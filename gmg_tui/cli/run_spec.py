@@ -5,7 +5,6 @@
 
 import os
 import re
-import shutil
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from msgspec import structs
 from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note
 from gmg_tui.diagnosis.kinds import KINDS
+from gmg_tui.machine.folders import remove_own
 from gmg_tui.machine.gpu.selection import wants_free
 from gmg_tui.model import AlertAction, DdpSpec, JobRecord, NodesSpec, RestartMode, RunSpec, Session, StartMode, units
 from gmg_tui.model.errors import GmgError, nearest
@@ -107,7 +107,7 @@ def describe(
 
             reader.create(folder / sessions.STORE, tuple(jobs))
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_own(folder)
         raise
     host = os.uname().nodename
     where: dict[str, Any] = {"name": folder.name, "folder": str(folder), "socket": str(socket), "host": host}

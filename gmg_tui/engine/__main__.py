@@ -13,7 +13,6 @@ import gc
 import logging
 import os
 import select
-import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -28,6 +27,7 @@ from gmg_tui.engine.main import Engine
 from gmg_tui.engine.output.logs import LogHandler, LogWriter
 from gmg_tui.engine.records.session_files import lock
 from gmg_tui.machine import processes
+from gmg_tui.machine.folders import remove_own
 from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis.environ import WORKER_VARIABLES
@@ -119,7 +119,7 @@ def _main(logs: LogWriter) -> None:
         return
     except BrokenPipeError:  # the launcher is gone before the session has begun
         if b"fresh" in words:
-            shutil.rmtree(spec.folder, ignore_errors=True)
+            remove_own(Path(spec.folder))
         return
     except (OSError, msgspec.MsgspecError) as error:
         _answer(ok=False, error=f"the engine cannot start: {error}", exit_code=1)

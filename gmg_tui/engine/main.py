@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import time
 from collections import deque
@@ -39,7 +38,7 @@ from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.jobs.job_queue import queue_of
 from gmg_tui.machine.blocking_calls import begin, in_daemon_thread
-from gmg_tui.machine.folders import remove_tree
+from gmg_tui.machine.folders import remove_own, remove_tree
 from gmg_tui.machine.gpu import egl
 from gmg_tui.machine.gpu.sampler import Sampler
 from gmg_tui.model import GpuSample, OccurrenceKind, RunSpec, Session
@@ -245,7 +244,7 @@ class Engine:
         self._egl.cancel()
         await self._conclude()
         if fresh:
-            await in_daemon_thread(shutil.rmtree, self._spec.folder, ignore_errors=True)
+            await in_daemon_thread(remove_own, Path(self._spec.folder))
 
     async def _close_nvml(self) -> None:
         """Shuts NVML down, unless the driver hangs."""

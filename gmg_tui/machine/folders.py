@@ -29,6 +29,8 @@ _MAX_LISTED = 10_000
 _MAX_REMOVED = 100_000
 """Maximum entries to remove from an abandoned folder."""
 _MAX_ATTEMPTS = 10
+_MAX_STEPS = 1000
+"""Maximum folders and links on the way to a folder: links may form a loop."""
 
 
 def home(environ: Mapping[str, str] = os.environ) -> Path | None:
@@ -106,17 +108,24 @@ def distrust(folder: Path, *, shared: bool = False, exists: bool = False) -> str
     writable by all if they have the sticky bit. There, others may create a missing folder right after this call; with
     `exists` the answer lasts, and a missing folder raises `OSError`.
     """
-    for path in dict.fromkeys((Path(os.path.abspath(folder)), Path(os.path.realpath(folder)))):  # noqa: PTH100 - keeps links
-        for each in (path, *path.parents):
-            try:
-                reason = _distrust(each.lstat(), own=each == path and not shared)
-            except OSError:
-                if exists:
-                    raise
-                continue  # the parents decide
-            if reason is not None:
-                return f"{each} {reason}"
-    return None
+    at = Path("/")
+    names = [*reversed(Path(os.path.abspath(folder)).parts[1:])]  # noqa: PTH100 - keeps links
+    for _ in range(_MAX_STEPS):
+        try:
+            about = at.lstat()
+        except OSError:
+            if exists:
+                raise
+            return None  # what is missing is decided by its parents
+        if (reason := _distrust(about, own=not names and not shared)) is not None:
+            return f"{at} {reason}"
+        if stat.S_ISLNK(about.st_mode):
+            names += reversed((at.parent / at.readlink()).parts[1:])
+            at = Path("/")
+        if not names:
+            return None
+        at = at.parent if (name := names.pop()) == ".." else at / name
+    return f"{folder} has too many links"
 
 
 def check_own(folder: Path, *, shared: bool = False, exists: bool = True) -> None:
@@ -226,6 +235,13 @@ def remove_tree(folder: Path) -> None:
     finally:
         os.close(descriptor)
     folder.rmdir()
+
+
+def remove_own(folder: Path) -> None:
+    """Removes a gmg-tui folder as far as possible, unless another user could have replaced it."""
+    with suppress(OSError):
+        check_own(folder)
+        remove_tree(folder)
 
 
 def empty_folder(descriptor: int, max_entries: int | None = None) -> None:

@@ -167,11 +167,20 @@ def test_beginning_and_end_are_kept_and_missing_bytes_counted(tmp_path: Path) ->
     assert [file.name for file in tmp_path.iterdir()] == ["cpu0.log"]
 
 
-def test_a_log_that_cannot_be_cut_stays_whole_and_the_error_is_reported(tmp_path: Path) -> None:
-    (tmp_path / ".cpu0.log.cut").mkdir()
+@pytest.mark.parametrize("trouble", ["Is a directory", "/logs can be changed by all users"])
+def test_a_log_that_cannot_be_cut_stays_whole_and_the_error_is_reported(trouble: str, tmp_path: Path) -> None:
+    """Another user could have put a link to other logs in place of a folder."""
+    tmp_path /= "logs"
+    tmp_path.mkdir()
     log = Log(LogWriter(), tmp_path / "cpu0.log", MOST)
-    log.append(b"x" * (MOST + 1), 0)
-    assert log.trouble.startswith("log larger than --log-max: Is a directory")
+    log.append(b"x", 0)
+    if trouble == "Is a directory":
+        (tmp_path / ".cpu0.log.cut").mkdir()
+    else:
+        tmp_path.chmod(0o777)
+    log.append(b"x" * MOST, 0)
+    assert log.trouble.startswith("log larger than --log-max: ")
+    assert trouble in str(log.trouble)
     log.append(b"y", 0)
     assert (tmp_path / "cpu0.log").read_bytes() == b"x" * (MOST + 1) + b"y"
     _close(log)

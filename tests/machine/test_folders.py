@@ -17,6 +17,7 @@ from gmg_tui.machine.folders import (
     make_own,
     make_private,
     remove_abandoned,
+    remove_own,
     remove_tree,
     write_own,
 )
@@ -103,9 +104,26 @@ def test_folders_of_other_users_are_neither_used_nor_touched(shared: Path) -> No
         assert distrust(folder) is not None
         with pytest.raises(PermissionError):
             make_own(folder)
+        remove_own(folder)
+    assert (theirs / "file").exists()
     assert distrust(shared / "new") is None
     with pytest.raises(PermissionError):
         make_locked(theirs, "x-")
+
+
+@as_root
+def test_every_link_on_the_way_to_a_folder_counts(shared: Path, tmp_path: Path) -> None:
+    """Ours may lead through a shared folder, where another user makes the next ones."""
+    (kept := tmp_path / "kept").mkdir()
+    (ours := tmp_path / "ours").symlink_to(shared / "us" / "state")
+    assert distrust(ours) is None
+    make = f"mkdir {shared}/us && ln -s {kept} {shared}/us/state"
+    subprocess.run(["runuser", "-u", "nobody", "--", "sh", "-c", make], check=True)
+    assert str(shared / "us") in str(distrust(ours))
+    remove_own(ours)
+    assert kept.exists()
+    (tmp_path / "loop").symlink_to("loop")
+    assert "too many links" in str(distrust(tmp_path / "loop"))
 
 
 @as_root

@@ -179,9 +179,17 @@ class Ssh(Launcher):
         return tuple(self._hosts)
 
     def command(self, node: str) -> Sequence[str]:
-        """Returns the command that runs this program in this folder, or the host's own `gmg-tui` if missing there."""
-        same, python, folder = shlex.join(PROGRAM), shlex.quote(PROGRAM[0]), shlex.quote(str(Path.cwd()))
-        there = f"cd {folder} 2>/dev/null; if [ -x {python} ]; then exec {same}; else exec gmg-tui agent; fi"
+        """Returns the command that runs this program in this folder.
+
+        If its interpreter is missing there, or others than here could have made it, the host's own `gmg-tui` runs.
+        """
+        python, folder = Path(PROGRAM[0]), shlex.quote(str(Path.cwd()))
+        owners = "|".join(sorted({str(each.lstat().st_uid) for each in (python, *python.parents)}))
+        there = (
+            f'cd {folder} 2>/dev/null; me=$(id -u); p={shlex.quote(str(python))}; [ -x "$p" ] || exec gmg-tui agent; '
+            f'while [ "$p" != / ]; do case $(stat -c %u "$p") in 0|"$me"|{owners}) p=$(dirname "$p");; '
+            f"*) exec gmg-tui agent;; esac; done; exec {shlex.join(PROGRAM)}"
+        )
         # The login shell may be fish or csh, which lack `if … then`.
         return (*self._client, *_OPTIONS, "--", self._hosts[node], f"exec sh -c {shlex.quote(there)}")
 

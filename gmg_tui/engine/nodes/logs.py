@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.files import open_regular, reading
-from gmg_tui.machine.folders import make_private
+from gmg_tui.machine.folders import check_own, make_private
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import LOGS
 from gmg_tui.session.protocol import LogPart
@@ -133,4 +133,5 @@ def _append(path: Path, data: bytes) -> None:
 
 def _shorten(path: Path, by_bytes: int) -> None:
     """Removes the last bytes of a file, keeping what an earlier engine wrote."""
+    check_own(path.parent)
     os.truncate(path, max(0, path.stat().st_size - by_bytes))

@@ -224,7 +224,7 @@ class Node:
             raise GmgError(f"its agent's report cannot be read: {error}", 1) from None
         self._address, self._ports = report.address, list(report.ports)
         self._reported.set()
-        for each in report.attempts:
+        for each in {each.view.slot: each for each in report.attempts}.values():  # one per slot, however many it sends
             attempt = self.attempts.get(each.view.slot)
             if attempt is None:
                 continue

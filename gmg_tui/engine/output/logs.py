@@ -18,7 +18,7 @@ from pathlib import Path
 
 from gmg_tui.engine.clock import any_of
 from gmg_tui.machine import files
-from gmg_tui.machine.folders import make_private
+from gmg_tui.machine.folders import check_own, make_private
 from gmg_tui.model import units
 
 _log = logging.getLogger(__name__)
@@ -204,6 +204,7 @@ class Log:
         if self._max_bytes is None or self._size <= self._max_bytes:
             return
         try:
+            check_own(self.path.parent)
             files.cut_log(self.path, self._max_bytes)
         except OSError as error:
             self._size, self._uncut = 0, f"log larger than --log-max: {error.strerror} ({self.path})"

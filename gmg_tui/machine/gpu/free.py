@@ -24,6 +24,7 @@ Pause = Callable[[str, Sequence[str]], None]
 
 PREFIX = "gmg-tui-lease-"
 _NAMES = Path("/proc/net/unix")
+_MAX_QUESTIONS = 128
 _RETRY_S = 0.01
 _CHOOSING = "choosing"
 _COLLECTING = "collecting-"
@@ -49,7 +50,7 @@ class Leases:
         lease.setblocking(False)
         try:
             lease.bind(f"\0{PREFIX}{uuid}{f'+{secrets.token_hex(8)}' if shared else ''}")
-            lease.listen()
+            lease.listen(_MAX_QUESTIONS)
         except OSError:
             lease.close()
             return False
@@ -217,7 +218,7 @@ def _names(uuid: str) -> set[bytes]:
 
 
 def _hang_up(lease: socket.socket) -> None:
-    """Closes the connections of others that asked who holds a lease."""
+    """Closes the connections of others that asked who holds a lease; at most a queue of them, as others can ask for ever."""
     with suppress(OSError):
-        while True:
+        for _ in range(_MAX_QUESTIONS):
             lease.accept()[0].close()

@@ -4,8 +4,12 @@ A program of this test stands in for ssh: it runs the command here, and gives th
 """
 
 import asyncio
+import os
+import pwd
 import shutil
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import psutil
@@ -13,6 +17,7 @@ import pytest
 from msgspec import structs
 
 import gmg_tui
+from gmg_tui.engine.launchers import launcher
 from gmg_tui.engine.launchers.launcher import Ssh
 from gmg_tui.model import DdpSpec, NodesSpec, WorkerState
 from gmg_tui.model.errors import GmgError
@@ -152,6 +157,26 @@ async def test_a_group_needs_all_hosts_and_another_version_of_gmg_tui_is_rejecte
         f"1 of 2 nodes cannot be used: b: it has gmg-tui 9.9.9, but this machine has {here}; install the same version"
     )
     nothing_left(spec)
+
+
+@pytest.mark.process
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+def test_a_host_runs_no_interpreter_that_another_user_has_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the folder of ours is missing, as on a disk of its own, others may make it."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        python, ours = Path(folder, "us", "python"), tmp_path / "gmg-tui"
+        python.parent.mkdir()
+        for program in (python, ours):
+            program.write_text(f"#!/bin/sh\necho {program.name}")
+            program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        monkeypatch.setattr(launcher, "PROGRAM", (str(python),))
+        command = Ssh("a").command("a")[-1]
+        for owner, runs in ((0, "python"), (pwd.getpwnam("nobody").pw_uid, "gmg-tui")):
+            os.chown(python.parent, owner, owner)
+            assert (
+                subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout == f"{runs}\n"
+            )
 
 
 def test_no_host_can_be_an_option_of_ssh() -> None:

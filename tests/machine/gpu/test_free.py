@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -143,6 +144,9 @@ def test_a_lease_answers_however_often_it_was_asked() -> None:
             break
     assert leases.acquire("GPU-0"), "hangs up, as once a second"
     assert holders("GPU-0") == (os.getpid(),)
+    leases.release("GPU-0")
+    leases._held["GPU-0"] = MagicMock()  # asked without end
+    assert leases.acquire("GPU-0")
 
 
 @contextmanager
