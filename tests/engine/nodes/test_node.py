@@ -358,7 +358,10 @@ async def test_a_node_with_many_slots_may_not_send_gigabytes_at_once() -> None:
 
 
 async def test_of_the_reports_that_a_node_sends_at_once_on_a_slot_the_last_one_counts() -> None:
-    node, attempt = Node("n1", spec_for(), Shell("true"), lambda: None, lambda _: None), MagicMock()
+    node, attempt = (
+        Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None),
+        MagicMock(),
+    )
     node.attempts["n1/cpu0"] = attempt
     sent = tuple(AttemptReport(1, Worker("n1/cpu0", 0, RUNNING, last_line=line)) for line in ("old", "new"))
     node._apply_report(msgspec.Raw(msgspec.msgpack.encode(Report(sent))))
