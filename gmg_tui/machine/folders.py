@@ -108,7 +108,7 @@ def distrust(folder: Path, *, shared: bool = False, exists: bool = False) -> str
     writable by all if they have the sticky bit. There, others may create a missing folder right after this call; with
     `exists` the answer lasts, and a missing folder raises `OSError`.
     """
-    at = Path("/")
+    at, administrators = Path("/"), _administrators()
     names = [*reversed(Path(os.path.abspath(folder)).parts[1:])]  # noqa: PTH100 - keeps links
     for _ in range(_MAX_STEPS):
         try:
@@ -117,11 +117,13 @@ def distrust(folder: Path, *, shared: bool = False, exists: bool = False) -> str
             if exists:
                 raise
             return None  # what is missing is decided by its parents
-        if (reason := _distrust(about, own=not names and not shared)) is not None:
+        if (reason := _distrust(about, administrators, own=not names and not shared)) is not None:
             return f"{at} {reason}"
         if stat.S_ISLNK(about.st_mode):
             names += reversed((at.parent / at.readlink()).parts[1:])
-            at = Path("/")
+            at, administrators = Path("/"), _administrators()
+        else:  # where all can write, an unmapped owner may be anyone
+            administrators = (0,) if about.st_mode & stat.S_IWOTH else _administrators()
         if not names:
             return None
         at = at.parent if (name := names.pop()) == ".." else at / name
@@ -134,10 +136,10 @@ def check_own(folder: Path, *, shared: bool = False, exists: bool = True) -> Non
         raise PermissionError(errno.EACCES, reason, str(folder))
 
 
-def _distrust(about: os.stat_result, *, own: bool) -> str | None:
+def _distrust(about: os.stat_result, administrators: tuple[int, ...], *, own: bool) -> str | None:
     user = os.getuid()
     is_link = stat.S_ISLNK(about.st_mode)
-    if about.st_uid != user and ((own and not is_link) or about.st_uid not in _administrators()):
+    if about.st_uid != user and ((own and not is_link) or about.st_uid not in administrators):
         return f"belongs to the user {about.st_uid}"
     if is_link or (about.st_mode & stat.S_ISVTX and not own):
         return None

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gmg_tui.machine import folders
 from gmg_tui.machine.folders import (
     distrust,
     make_locked,
@@ -112,7 +113,7 @@ def test_folders_of_other_users_are_neither_used_nor_touched(shared: Path) -> No
 
 
 @as_root
-def test_every_link_on_the_way_to_a_folder_counts(shared: Path, tmp_path: Path) -> None:
+def test_every_folder_and_link_on_the_way_counts(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours may lead through a shared folder, where another user makes the next ones."""
     (kept := tmp_path / "kept").mkdir()
     (ours := tmp_path / "ours").symlink_to(shared / "us" / "state")
@@ -122,6 +123,9 @@ def test_every_link_on_the_way_to_a_folder_counts(shared: Path, tmp_path: Path) 
     assert str(shared / "us") in str(distrust(ours))
     remove_own(ours)
     assert kept.exists()
+    monkeypatch.setattr(folders, "_administrators", lambda: (0, STRANGER))  # unmapped in a container, as root
+    (shared / "us").chmod(0o1777)
+    assert str(shared / "us") in str(distrust(shared / "us" / "new"))
     (tmp_path / "loop").symlink_to("loop")
     assert "too many links" in str(distrust(tmp_path / "loop"))
 
