@@ -1,9 +1,9 @@
 """A session at one moment, and the details that clients request."""
 
 from enum import StrEnum
-from typing import Self
+from typing import Annotated, Self
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from gmg_tui.model.alert import Alert
@@ -13,6 +13,8 @@ from gmg_tui.model.run import Allocation, NodeView, Session
 from gmg_tui.model.states import WorkerState
 from gmg_tui.model.tuning import Tuning
 from gmg_tui.model.worker import RankGroup, Worker, own_rates
+
+_MAX_SLOTS = 1 << 14
 
 
 class Queue(Struct, frozen=True, omit_defaults=True):
@@ -103,8 +105,8 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
     """Unix time, seconds."""
     elapsed_s: float
     """Since the session's start; paused while all workers have ended."""
-    workers: tuple[Worker, ...]
-    samples: tuple[GpuSample, ...] = ()
+    workers: Annotated[tuple[Worker, ...], Meta(max_length=_MAX_SLOTS)]
+    samples: Annotated[tuple[GpuSample, ...], Meta(max_length=_MAX_SLOTS)] = ()
     """One for each GPU of the session's slots."""
     nvml_error: str | None = None
     """One line if no GPU has metrics."""

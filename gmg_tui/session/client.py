@@ -134,7 +134,7 @@ class EngineClient(Source):
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, welcome: Welcome, max_bytes: int
     ) -> None:
         super().__init__(welcome)
-        self.max_bytes = max_bytes
+        self.max_bytes, self.max_report_bytes = max_bytes, 0
         self._reader, self._writer = reader, writer
         self._numbers = numbers_from(1)
         self._answers: dict[int, asyncio.Future[Answer]] = {}
@@ -194,7 +194,7 @@ class EngineClient(Source):
         try:
             while True:
                 try:
-                    message = await protocol.read_message(self._reader, self.max_bytes)
+                    message = await protocol.read_message(self._reader, self.max_bytes, self.max_report_bytes)
                 except (OSError, EOFError) as error:
                     message = Bye(_broken(error))
                 match message:

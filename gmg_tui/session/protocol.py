@@ -8,10 +8,10 @@ request. It keeps no queue for a slow client, which misses snapshots and lines (
 import asyncio
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from gmg_tui.model import Curve, JobRecord, QueueAction, Series, Session, Snapshot
 from gmg_tui.model.text import encoded
@@ -22,6 +22,8 @@ MAX_REQUEST_BYTES = 1 << 20
 """Limit of a client's message."""
 MAX_MESSAGE_BYTES = 64 << 20
 """Limit of an engine's message."""
+MAX_LINES = 8000
+"""Limit of the lines in a message."""
 _LENGTH_BYTES = 4
 
 _T = TypeVar("_T")
@@ -203,7 +205,7 @@ class Lines(Struct, frozen=True, tag=True):
     slot: str
     first: int
     """Number of the first line, from 0, over all attempts; a gap means dropped lines."""
-    lines: tuple[str, ...]
+    lines: Annotated[tuple[str, ...], Meta(max_length=MAX_LINES)]
 
 
 class LogPart(Struct, frozen=True, omit_defaults=True):
@@ -242,6 +244,7 @@ Message = Welcome | Update | Lines | Answer | Bye | SlotReports
 _encoder = msgspec.msgpack.Encoder()
 _requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
 _messages: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+_reports = msgspec.msgpack.Decoder(SlotReports)
 
 
 class ProtocolError(ConnectionError):
@@ -256,19 +259,28 @@ def frame(message: Request | Message) -> bytes:
 
 async def read_request(reader: asyncio.StreamReader) -> Request:
     """Returns the next message of a client. Raises `ProtocolError` if it is invalid, and `EOFError` at the end."""
-    return await _read(reader, _requests, MAX_REQUEST_BYTES)
+    return _decoded(_requests, await _body(reader, MAX_REQUEST_BYTES))
 
 
-async def read_message(reader: asyncio.StreamReader, max_bytes: int = MAX_MESSAGE_BYTES) -> Message:
-    """Returns the next message of the engine. Raises the same errors as `read_request`."""
-    return await _read(reader, _messages, max_bytes)
+async def read_message(
+    reader: asyncio.StreamReader, max_bytes: int = MAX_MESSAGE_BYTES, max_report_bytes: int = 0
+) -> Message:
+    """Returns the next message of the engine, of up to `max_bytes`, or `max_report_bytes` for a `SlotReports`.
+
+    Raises the same errors as `read_request`.
+    """
+    body = await _body(reader, max(max_bytes, max_report_bytes))
+    return _decoded(_messages, body) if len(body) <= max_bytes else _decoded(_reports, body)
 
 
-async def _read(reader: asyncio.StreamReader, decoder: msgspec.msgpack.Decoder[_T], limit_bytes: int) -> _T:
+async def _body(reader: asyncio.StreamReader, limit_bytes: int) -> bytes:
     length = int.from_bytes(await reader.readexactly(_LENGTH_BYTES), "big")
     if length > limit_bytes:
         raise ProtocolError(f"a message of {length:,} bytes")
-    body = await reader.readexactly(length)
+    return await reader.readexactly(length)
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[_T], body: bytes) -> _T:
     try:
         return decoder.decode(body)
     except (msgspec.MsgspecError, RecursionError) as error:  # RecursionError: thousands of nested lists

@@ -277,3 +277,18 @@ async def test_workers_start_once_a_client_is_connected() -> None:
 async def test_workers_start_without_a_client_after_a_timeout() -> None:
     async with _awaiting(spec_for("--lines", "1"), _BOOT) as run:
         await run.until_state("cpu0", WorkerState.FINISHED)
+
+
+async def test_of_what_a_node_sends_only_its_reports_may_be_large() -> None:
+    """A hundred million empty lines are 100 MB on the way, and 6 GB here."""
+    report = protocol.SlotReports(msgspec.Raw(msgspec.msgpack.encode("x" * 5000)))
+    large = protocol.Lines("n1/cpu0", 0, ("",) * 5000)
+    many = protocol.Lines("n1/cpu0", 0, ("",) * (protocol.MAX_LINES + 1))
+    reader = asyncio.StreamReader()
+    for message in (report, large, many):
+        reader.feed_data(protocol.frame(message))
+    assert await protocol.read_message(reader, 1000, 1 << 20) == report
+    with pytest.raises(protocol.ProtocolError, match="Lines"):
+        await protocol.read_message(reader, 1000, 1 << 20)
+    with pytest.raises(protocol.ProtocolError, match="length <= 8000"):
+        await protocol.read_message(reader)

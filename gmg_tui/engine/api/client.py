@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 _MAX_ANSWERS = 256
 """Maximum of unread answers."""
 _MAX_LINES = 1000
-"""Lines in one message; beyond this the oldest are left out."""
+"""Lines in a message but the first of a worker; beyond this the oldest are left out."""
 _MAX_LINES_BYTES = 1 << 20
 _READ_ONLY = "this connection is read-only"
 
@@ -206,7 +206,7 @@ class Client:
 
     async def _send_lines(self, slot: str, number: int) -> None:
         ring = self._supervisor.slots[slot].ring
-        first, raw = ring.since(number, _MAX_LINES if number else _MAX_LINES * 8)
+        first, raw = ring.since(number, _MAX_LINES if number else protocol.MAX_LINES)
         if not raw or self._next_line.get(slot) != number:
             return  # no lines, or another Follow has arrived
         end, fitting = first + len(raw), _newest(raw)

@@ -172,7 +172,8 @@ class Node:
             map(_SLOT.fullmatch, names)
         ):
             raise GmgError("it reports invalid slots", 1)
-        client.max_bytes = min(MAX_BYTES + MAX_SLOT_BYTES * len(names), MAX_REPORT_BYTES)
+        client.max_bytes = MAX_BYTES + MAX_SLOT_BYTES
+        client.max_report_bytes = min(MAX_BYTES + MAX_SLOT_BYTES * len(names), MAX_REPORT_BYTES)
         if self.expected is not None and kinds(session.slots) != self.expected:
             self.gone = "its slots differ from the first node's, so it cannot join"
             raise GmgError(self.gone, 1)

@@ -27,6 +27,7 @@ from gmg_tui.scripts.probe.counts import MAX_ENVIRONMENTS, MAX_RATE
 
 MAX_PORTS = 8
 """Ports in a report; groups that need more wait for the next report."""
+_MAX_ATTEMPTS = 4096
 
 
 class Assignment(Struct, frozen=True, omit_defaults=True):
@@ -59,7 +60,7 @@ class AttemptReport(Struct, frozen=True, omit_defaults=True):
 class Report(Struct, frozen=True, omit_defaults=True):
     """All attempts of a node."""
 
-    attempts: tuple[AttemptReport, ...] = ()
+    attempts: Annotated[tuple[AttemptReport, ...], Meta(max_length=_MAX_ATTEMPTS)] = ()
     address: Annotated[str, Meta(pattern=r"\A[\w.:%-]{0,255}\Z")] = ""
     """This machine's address for others; empty if unknown."""
     ports: Annotated[tuple[Annotated[int, Meta(gt=0, lt=1 << 16)], ...], Meta(max_length=MAX_PORTS)] = ()

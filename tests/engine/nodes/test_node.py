@@ -354,7 +354,7 @@ async def test_a_node_with_many_slots_may_not_send_gigabytes_at_once() -> None:
     slots = tuple(Slot(f"cpu{number}") for number in range(256))
     client = MagicMock(welcome=Welcome(Session(spec, slots, 0, 0.0, ""), Snapshot(0.0, 0.0, ()), ()))
     node._begin(client)
-    assert client.max_bytes <= 256 << 20
+    assert client.max_report_bytes <= 256 << 20
 
 
 async def test_of_the_reports_that_a_node_sends_at_once_on_a_slot_the_last_one_counts() -> None:
