@@ -15,7 +15,16 @@ from itertools import count
 from pathlib import Path
 
 from gmg_tui.machine.files import open_regular
-from gmg_tui.machine.folders import distrust, homes, make_own, make_private, runtime_folder, state_folder, user_name
+from gmg_tui.machine.folders import (
+    check_own,
+    distrust,
+    homes,
+    make_own,
+    make_private,
+    runtime_folder,
+    state_folder,
+    user_name,
+)
 from gmg_tui.machine.processes import peer
 from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
@@ -217,6 +226,7 @@ def lock(folder: Path) -> int:
     """
     removed = f"{folder} has been removed"
     try:
+        check_own(folder)
         descriptor = open_regular(folder / ENGINE_LOG, _LOG_FLAGS)
     except FileNotFoundError as error:
         raise GmgError(removed, 1) from error

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from gmg_tui.machine.files import lock_trouble
+from gmg_tui.machine.folders import check_own
 from gmg_tui.model import Attempt, Curve, JobRecord, Snapshot
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import encoded
@@ -194,6 +195,7 @@ def open_for_writing(path: Path, *, create: bool = True) -> sqlite3.Connection:
     Its journal is not a write-ahead log, which needs shared memory: several machines may share the state folder. Raises
     `sqlite3.Error`, `OSError`, or `StoreError` for another version.
     """
+    check_own(path.parent)
     os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600))
     db = _connect(path)
     try:

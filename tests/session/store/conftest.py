@@ -53,7 +53,7 @@ def small_disk(folder: Path) -> Iterator[Path]:
     """The session's folder, on a file system of 1 MiB."""
     disk = folder
     done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "gmg-tui-test", str(disk)], capture_output=True, text=True
+        ["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "gmg-tui-test", str(disk)], capture_output=True, text=True
     )
     if done.returncode != 0:
         pytest.skip(f"no file system of its own can be mounted: {done.stderr.strip()}")

@@ -73,6 +73,13 @@ def test_a_store_for_a_sweep_has_all_jobs_waiting_and_is_private(tmp_path: Path)
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_no_store_is_written_where_others_could_put_another(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with pytest.raises(PermissionError, match="can be changed by all users"):
+        database.open_for_writing(tmp_path / "store.sqlite")
+    assert not any(tmp_path.iterdir())
+
+
 def test_an_invalid_store_is_reported_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / STORE
     with pytest.raises(StoreError, match="there is no store"):
@@ -320,6 +327,7 @@ async def test_a_removed_store_is_reported_and_not_made_again(
 ) -> None:
     monkeypatch.setattr(writer, "_REFUSED_S", 1.0)
     path = folder / STORE
+    missing = folder if harm == "folder" else path
     store, troubles = opened()
     store.put(records.finished(1))
     await eventually(lambda: records.jobs_so_far(path))
@@ -328,7 +336,7 @@ async def test_a_removed_store_is_reported_and_not_made_again(
     else:
         path.unlink()
     store.put(records.finished(2))
-    await eventually(lambda: troubles.now == f"{path}: No such file or directory")
+    await eventually(lambda: troubles.now == f"{missing}: No such file or directory")
     await store.close()
     assert not path.exists()
 
