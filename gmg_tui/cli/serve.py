@@ -111,6 +111,8 @@ async def _show(request: web.Request, command: str, downloads: DownloadManager) 
                     data = text.encode(errors="replace")
                     await service.send_bytes(data)
                     await asyncio.sleep(len(data) / MAX_BYTES_PER_S)  # the screen's key queue is unbounded
+                    if request.transport is None:
+                        break  # the page is closed: what it sent before is not worth waiting for
                 case ["resize", {"width": width, "height": height}]:
                     await service.set_terminal_size(_cells(width, 80), _cells(height, 24))
                 case ["ping", str(text)]:

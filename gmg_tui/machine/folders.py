@@ -108,26 +108,37 @@ def distrust(folder: Path, *, shared: bool = False, exists: bool = False) -> str
     writable by all if they have the sticky bit. There, others may create a missing folder right after this call; with
     `exists` the answer lasts, and a missing folder raises `OSError`.
     """
-    at, administrators = Path("/"), _administrators()
-    names = [*reversed(Path(os.path.abspath(folder)).parts[1:])]  # noqa: PTH100 - keeps links
+    administrators = _administrators()
+    try:
+        for at, about, is_last in way_to(folder):
+            if (reason := _distrust(about, administrators, own=is_last and not shared)) is not None:
+                return f"{at} {reason}"
+            is_open = about.st_mode & stat.S_IWOTH and not stat.S_ISLNK(about.st_mode)
+            administrators = (
+                (0,) if is_open else _administrators()
+            )  # where all can write, an unmapped owner may be anyone
+    except OSError:
+        if exists:
+            raise
+    return None  # what is missing is decided by its parents
+
+
+def way_to(path: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
+    """Yields each folder and link on the way to `path`, from the root, with its status, and True for the last.
+
+    Raises `OSError` if one is missing, or for a loop of links.
+    """
+    at, names = Path("/"), [*reversed(Path(os.path.abspath(path)).parts[1:])]  # noqa: PTH100 - keeps links
     for _ in range(_MAX_STEPS):
-        try:
-            about = at.lstat()
-        except OSError:
-            if exists:
-                raise
-            return None  # what is missing is decided by its parents
-        if (reason := _distrust(about, administrators, own=not names and not shared)) is not None:
-            return f"{at} {reason}"
+        about = at.lstat()
+        yield at, about, not names
         if stat.S_ISLNK(about.st_mode):
             names += reversed((at.parent / at.readlink()).parts[1:])
-            at, administrators = Path("/"), _administrators()
-        else:  # where all can write, an unmapped owner may be anyone
-            administrators = (0,) if about.st_mode & stat.S_IWOTH else _administrators()
+            at = Path("/")
         if not names:
-            return None
+            return
         at = at.parent if (name := names.pop()) == ".." else at / name
-    return f"{folder} has too many links"
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
 
 
 def check_own(folder: Path, *, shared: bool = False, exists: bool = True) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msgspec import structs
 
+from gmg_tui.machine.folders import way_to
 from gmg_tui.model import Attempt, Checkpoint
 
 MAX_KEPT = 20
@@ -92,9 +93,17 @@ def _is_own(about: os.stat_result) -> bool:
     return about.st_uid in (user, 0) or (user == 0 and about.st_uid == _NOBODY)
 
 
-def _is_open_to_all(folder: Path) -> bool:
-    """True if all users can replace files in a folder. The groups and owners of shared folders are trusted."""
-    return folder.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH
+def _is_replaceable(path: Path, about: os.stat_result) -> bool:
+    """True if all users could replace an open file: in its folder, or by a link of theirs that leads to it.
+
+    The groups and owners of shared folders are trusted.
+    """
+    if path.parent.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
+        return True
+    *way, (_, found, _) = way_to(path)
+    return not os.path.samestat(found, about) or any(
+        stat.S_ISLNK(each.st_mode) and not _is_own(each) for _, each, _ in way
+    )
 
 
 def _is_complete(path: str, size_bytes: int | None) -> bool:
@@ -104,7 +113,7 @@ def _is_complete(path: str, size_bytes: int | None) -> bool:
             about = os.fstat(descriptor)
             if not stat.S_ISREG(about.st_mode) or not about.st_size or about.st_size != (size_bytes or about.st_size):
                 return False
-            if not _is_own(about) or _is_open_to_all(Path(path).parent):  # loading it may run its code
+            if not _is_own(about) or _is_replaceable(Path(path), about):  # loading it may run its code
                 return False
             is_zip = file.read(2) == b"PK"  # `torch.save` and Stable-Baselines3; the ZIP directory is at the end
             return not is_zip or zipfile.is_zipfile(file)

@@ -287,3 +287,9 @@ def test_nothing_continues_from_a_file_of_another_user(tmp_path: Path) -> None:
         tmp_path.chmod(mode)
         assert (newest_intact(saved) is None) is (mode == 0o777), "others can replace its files"
     assert newest_intact(saved) is not None, "root's own on a disk that maps root to nobody"
+    theirs = tmp_path / "theirs"
+    theirs.symlink_to(tmp_path)
+    linked = (structs.replace(saved[0], path=str(theirs / planted.name)),)
+    assert newest_intact(linked) is not None
+    os.lchown(theirs, 1, 1)
+    assert newest_intact(linked) is None, "who made the link can lead it to another file"
