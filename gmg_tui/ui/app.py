@@ -164,7 +164,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
         active = [each for each in screen.active_bindings.values() if each.tooltip]
         bindings = {each.binding.action: each for each in reversed(active)}
         for node, binding, enabled, tooltip in bindings.values():
-            if enabled and not binding.action.startswith(("command_palette", "move")):
+            if enabled and keys.action_of(binding) not in {"command_palette", "move"}:
                 title = f"{binding.description} ({self.get_key_display(binding)})"
                 yield SystemCommand(title, tooltip, partial(self.run_action, binding.action, node))
         commands = screen.palette if isinstance(screen, MainScreen | Page) else ()

@@ -21,6 +21,7 @@ from gmg_tui.ui.pages.help import GuideApp
 from tests.cli.conftest import Asked, Gmg
 from tests.results.report import stored
 from tests.session.store.records import finished
+from tests.ui import play
 
 _ROOT = GUIDE.parent.parent
 _PAGES = [GUIDE / f"{topic}.md" for topic in TOPICS]
@@ -143,10 +144,9 @@ def test_without_a_terminal_the_manual_is_printed(topic: str | None, capsys: pyt
     assert ("# Sweeps\n" in printed) is (topic is None)
 
 
-async def test_on_a_terminal_it_opens_and_closes() -> None:
-    app = GuideApp((GUIDE / "running.md").read_text())
-    async with app.run_test() as pilot:
-        await pilot.pause()
-        assert "Running a script" in str(app.query_one("MarkdownH1").render())
+async def test_on_a_terminal_it_opens_with_whole_commands_and_closes() -> None:
+    app = GuideApp((GUIDE / "running.md").read_text(), contents=True)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await play.sees(pilot, "Running a script", "gmg-tui --headless --summary out.json", "# one worker per GPU")
         await pilot.press("q")
     assert app.return_code == 0

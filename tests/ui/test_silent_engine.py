@@ -118,6 +118,8 @@ async def test_the_headline_shows_how_long_the_engine_is_silent_and_keys_do_not_
             await play.sees(pilot, "waiting for the engine")
             await pilot.press("escape", "question_mark")
             await play.sees(pilot, "─ Help ─")
+            await pilot.press("escape", "a")
+            await play.sees(pilot, "⚠ engine silent for ", "Tried")
             await pilot.press("escape", "q")
             await play.sees(pilot, "2 workers are running.")
             await pilot.press("escape")

@@ -72,7 +72,8 @@ def _facts(app: SessionApp, bound: Iterable[tuple[str, Binding]]) -> Iterator[Fa
 class GuideApp(App[None]):
     """Shows pages of the manual as Markdown; several with a table of contents."""
 
-    BINDINGS: ClassVar = [("q,escape", "quit", "quit")]
+    CSS = "MarkdownTableOfContents { max-width: 35%; } MarkdownFence > Label { width: 1fr; }"
+    BINDINGS: ClassVar = [("q,escape", "quit", "Quit")]
     AUTO_FOCUS = "MarkdownViewer"
 
     def __init__(self, text: str, *, contents: bool = False) -> None:

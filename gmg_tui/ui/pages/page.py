@@ -9,6 +9,7 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from gmg_tui.model import units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.ui import keys
 from gmg_tui.ui.dialogs import LineBar, ask_line
@@ -58,7 +59,9 @@ class Page(TrueSizeScreen[None]):
         raise NotImplementedError
 
     def _title_rows(self, width: int, height: int) -> list[Row]:
-        row = Row(width).add(f"⚠ {self.failure}  " if self.failure else "", "warn")
+        silent_s = self.app.view.silent_s
+        failure = f"engine silent for {units.span(silent_s)}" if silent_s else self.failure
+        row = Row(width).add(f"⚠ {failure}  " if failure else "", "warn")
         for text, style in self.title_pieces():
             row.add(text, style)
         return [row]
@@ -152,7 +155,7 @@ class LogPage(Page):
 class TablePage(Page, Generic[T]):
     """A table with data from the engine, and details of the selected row."""
 
-    DEFAULT_CSS = "TablePage DescribedTable > Facts { height: 3; max-height: 25%; padding: 0 1; }"
+    DEFAULT_CSS = "TablePage DescribedTable > Facts { min-height: 3; max-height: 25%; padding: 0 1; }"
     ENTER: ClassVar[str] = ""
     """The action of `enter`, and of a click on the selected row."""
 

@@ -72,6 +72,11 @@ async def test_each_set_of_arguments_is_listed_with_its_rate_best_first() -> Non
         await play.sees(pilot, "8 attempts (8 failed)", OUT_OF_MEMORY)
 
 
+async def test_a_long_reason_leaves_room_for_the_attempts_below_it() -> None:
+    async with opened(engine((_tried(1024, None, failed=8, reason="cut " * 50),)), "8 attempts (8 failed)"):
+        pass
+
+
 async def test_in_a_tuning_the_recommended_value_is_marked() -> None:
     fake = FakeEngine(tunings.session(tunings.EDGE), tunings.snapshot(tunings.EDGE))
     app = play.app_of(fake)
