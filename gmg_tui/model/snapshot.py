@@ -168,6 +168,7 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
     def after_loss(self, reason: str) -> Self:
         """Returns the snapshot after the engine's death: running workers have failed for that `reason`."""
         lost = {"state": WorkerState.FAILED, "alerts": (), "stopping": None, "reason": reason}
+        lost |= {"cpu_pct": None, "memory_rss_mib": None}
         workers = tuple(worker if worker.state.ended else replace(worker, **lost) for worker in self.workers)
         tuning, queue = self.tuning and self.tuning.after_loss(reason), self.queue and self.queue.after_loss()
         return replace(self, workers=workers, tuning=tuning, queue=queue)

@@ -18,7 +18,7 @@ from msgspec import structs
 
 from gmg_tui import session as sessions
 from gmg_tui.machine.processes import Proc
-from gmg_tui.model import Queue, Session, WorkerState
+from gmg_tui.model import Queue, Session, Snapshot, Worker, WorkerState
 from gmg_tui.session import session_record
 from tests.cli.scripted import WORKER, ScriptedEngine, environ, gmg
 from tests.patience import alive
@@ -165,6 +165,12 @@ def test_no_job_of_a_lost_sweep_runs() -> None:
     lost = sessions.Record(engine.session, engine.briefs, queue=queue).after_loss(1.0)
     assert (lost.queue.waiting, lost.queue.running, lost.queue.jobs) == (3, 0, 6)
     assert {worker.state for worker in lost.workers} == {"failed"}
+
+
+def test_no_worker_of_a_lost_session_uses_the_cpu() -> None:
+    worker = Worker("cpu0", 0, WorkerState.RUNNING, 1.0, cpu_pct=80.0, memory_rss_mib=11.0)
+    (lost,) = Snapshot(2.0, 1.0, (worker,)).after_loss(sessions.ENGINE_DIED).workers
+    assert (lost.state, lost.cpu_pct, lost.memory_rss_mib) == (WorkerState.FAILED, None, None)
 
 
 def test_a_process_that_runs_gmg_tui_itself_is_spared() -> None:

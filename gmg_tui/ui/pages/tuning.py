@@ -39,7 +39,7 @@ class TuningPage(JobsPage[Trial]):
         #answer { height: auto; max-height: 60%; }
         #answer Table { height: auto; max-height: 4; }
         #answer Facts { height: auto; max-height: 4; }
-        & DescribedTable > Facts { height: 1; }
+        & DescribedTable > Facts { min-height: 1; max-height: 3; }
         &.-short #curve { display: none; }
         &.-short #top { height: auto; #answer { max-height: 100%; } }
         &.-high #answer Facts { max-height: 8; }

@@ -1,6 +1,7 @@
 """The page of a tuning: the answer, the curve and the trials."""
 
 import pytest
+from msgspec.structs import replace
 
 from gmg_tui.model import QueueAction, TrialState, Tuning
 from gmg_tui.ui.pages.tuning import TuningPage
@@ -54,6 +55,12 @@ async def test_a_small_terminal_shows_the_answer_the_curve_and_some_trials(size:
         await play.sees(pilot, "recommended", "$ gmg-tui", "n_envs  slot", "#15 n_envs=15,000 on gpu0")
         assert ("FPS over n_envs" in play.shown(app)) is (size == SMALL)
         assert "warning" in play.shown(app)
+
+
+async def test_a_long_reason_of_the_selected_trial_is_shown_to_its_end() -> None:
+    trials = (replace(trial, reason=f"{'cut ' * 30}end") for trial in tunings.EDGE.trials)
+    async with app_of(replace(tunings.EDGE, trials=tuple(trials))).run_test(size=SMALL) as pilot:
+        await play.sees(pilot, "cut end")
 
 
 async def test_before_the_first_rate_there_is_no_answer() -> None:
