@@ -38,7 +38,7 @@ from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.jobs.job_queue import queue_of
 from gmg_tui.machine.blocking_calls import begin, in_daemon_thread
-from gmg_tui.machine.folders import remove_own, remove_tree
+from gmg_tui.machine.folders import remove_own
 from gmg_tui.machine.gpu import egl
 from gmg_tui.machine.gpu.sampler import Sampler
 from gmg_tui.model import GpuSample, OccurrenceKind, RunSpec, Session
@@ -211,8 +211,7 @@ class Engine:
             failures = await asyncio.gather(living, done, return_exceptions=True)
             await self._conclude()
         if self._supervisor.agent is not None and await self._supervisor.agent.logs.all_sent():
-            with contextlib.suppress(OSError):
-                await in_daemon_thread(remove_tree, Path(self._spec.folder))
+            await in_daemon_thread(remove_own, Path(self._spec.folder))
         for failure in failures:
             if isinstance(failure, BaseException) and not isinstance(failure, asyncio.CancelledError):
                 raise failure

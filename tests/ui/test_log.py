@@ -89,7 +89,7 @@ async def test_the_match_stays_on_its_line_when_lines_arrive(late: int) -> None:
         await pilot.pause()
         assert log.text == before
         await press(pilot, "n", "N")
-        assert log.text == before
+        await play.until(pilot, lambda: log.text == before, "the match of before")
 
 
 def _styles(app: App[Any], text: str) -> list[str]:
@@ -208,7 +208,9 @@ async def test_y_copies_the_match_else_the_newest_line_in_view(monkeypatch: pyte
         await press(pilot, "y")
         assert app.clipboard == "世 last"
         await play.sees(pilot, "Sent 1 line to the terminal")
-        await press(pilot, "slash", *"Neutral", "enter", "y")
+        await press(pilot, "slash", *"Neutral", "enter")
+        await play.sees(pilot, "match 1 of 1")
+        await press(pilot, "y")
         assert app.clipboard == WARNING
 
 
