@@ -25,6 +25,8 @@ T = TypeVar("T")
 _POINTER_CELLS = 2
 _MIN_WIDTH = 8
 """Minimum cells of a column whose width depends on the others."""
+_MAX_LAST = 300
+"""Maximum cells of the last column, which takes nothing from others."""
 
 
 class Place(NamedTuple):
@@ -283,7 +285,8 @@ class Table(Rows, Generic[T], can_focus=True):
         cells = {key: [self.cell(row, column) for column in columns] for key, row in rows.items()}
         for number, column in enumerate(columns):
             widest = max((width_of(of[number][0]) for of in cells.values()), default=0)
-            self._widths[column.name] = min(column.limit, max(self._widths[column.name], widest))
+            limit = column.limit if column is not columns[-1] else _MAX_LAST
+            self._widths[column.name] = min(limit, max(self._widths[column.name], widest))
         self._placed = self._places
         return cells
 
@@ -318,12 +321,12 @@ class Table(Rows, Generic[T], can_focus=True):
         return [heading, *(self._drawn[key][2] for key in keys)]
 
     def _heading(self, width: int) -> Row:
-        row = Row(width)
+        row = Row(width).end("→" if self._full_width > width else "", "dim")
         for place in self._visible_places:
             column, sign = place.column, "↓" if self._descending else "↑"
             text = f"{column.heading}{sign if column.name == self._sort_by else ''}"
             place.put(row, text, "dim", ("sort_by", column.name))
-        return row.end("→" if self._full_width > width else "", "dim")
+        return row
 
     def line(self, row: T, cells: Sequence[Piece], width: int) -> Row:
         """Returns a row with these cells."""

@@ -57,6 +57,18 @@ async def test_only_visible_rows_are_formatted_of_a_long_table() -> None:
         await play.sees(pilot, "19,999", "7.0")
 
 
+async def test_the_last_column_takes_the_rest_and_a_sign_says_that_it_goes_on() -> None:
+    app = Shown()
+    reason = f"{'w' * 60} end"
+    async with app.run_test(size=(90, 12)) as pilot:
+        app.table.show([Job(1, 2.0, reason)])
+        await play.sees(pilot, reason)
+        assert "→" not in play.shown(app)
+        for width in range(10, 20):  # in some, a heading ends at the edge
+            await pilot.resize_terminal(width, 12)
+            await play.sees(pilot, "→")
+
+
 async def test_a_click_on_a_heading_sorts_and_the_cursor_stays_on_its_row() -> None:
     app = Shown()
     async with app.run_test(size=(40, 12)) as pilot:

@@ -158,7 +158,7 @@ PROCESS_COLUMNS: Final = (
     Column[GpuProcess]("age_s", lambda process: process.age_s, "age", write=units.span),
     Column[GpuProcess]("memory_mib", lambda process: process.memory_mib, "VRAM", write=units.mib),
     Column[GpuProcess]("owner", process_owner, left=True),
-    Column[GpuProcess]("command", process_command, left=True, limit=200),
+    Column[GpuProcess]("command", process_command, left=True),
 )
 EVENT_COLUMNS: Final = (
     Column[Occurrence]("time", lambda event: units.time_of_day(event.time), left=True),
@@ -168,7 +168,6 @@ EVENT_COLUMNS: Final = (
         "text",
         lambda event: event.text.removeprefix(f"{event.slot}: ").removeprefix(f"{event.slot} "),
         left=True,
-        limit=300,
     ),
 )
 
@@ -190,7 +189,7 @@ def attempt_columns(now: Callable[[], float]) -> tuple[Column[Attempt], ...]:
             lambda attempt: attempt.fps.env_steps_per_j if attempt.fps is not None else None,
             *column.FPS_PER_WATT,
         ),
-        Column[Attempt]("args", lambda attempt: join_args(attempt.args), "arguments", left=True, limit=200),
+        Column[Attempt]("args", lambda attempt: join_args(attempt.args), "arguments", left=True),
     )
 
 
