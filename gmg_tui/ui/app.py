@@ -20,7 +20,7 @@ from gmg_tui.model.text import safe
 from gmg_tui.session.client import Source
 from gmg_tui.session.protocol import Bye, Update
 from gmg_tui.ui import keys, themes
-from gmg_tui.ui.dialogs import Palette
+from gmg_tui.ui.dialogs import Commands, Palette
 from gmg_tui.ui.main_screen import MainScreen
 from gmg_tui.ui.pages.page import Page
 from gmg_tui.ui.session_app import SessionApp
@@ -36,6 +36,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
     """Seconds between redraws: the engine sends a snapshot each second and for each change."""
     SILENT_S: ClassVar[int] = 4
     """Seconds without a message before the engine, which sends one each second, counts as silent."""
+    COMMANDS: ClassVar = {Commands}
     BINDINGS: ClassVar[list[BindingType]] = [*keys.SESSION]
 
     def __init__(
@@ -161,9 +162,11 @@ class GmgApp(SessionApp, inherit_bindings=False):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterator[SystemCommand]:
         """Yields the actions of `screen`, with and without keys, and the themes."""
+        order = {keys.action_of(binding): number for number, binding in enumerate(keys.MAIN)}  # as in the help
         active = [each for each in screen.active_bindings.values() if each.tooltip]
-        bindings = {each.binding.action: each for each in reversed(active)}
-        for node, binding, enabled, tooltip in bindings.values():
+        bindings = reversed({each.binding.action: each for each in reversed(active)}.values())
+        ordered = sorted(bindings, key=lambda each: order.get(keys.action_of(each.binding), -1))
+        for node, binding, enabled, tooltip in ordered:
             if enabled and keys.action_of(binding) not in {"command_palette", "move"}:
                 title = f"{binding.description} ({self.get_key_display(binding)})"
                 yield SystemCommand(title, tooltip, partial(self.run_action, binding.action, node))

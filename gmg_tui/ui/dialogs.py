@@ -5,10 +5,11 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.command import CommandPalette
+from textual.command import CommandPalette, DiscoveryHit, Hits
 from textual.containers import Horizontal, Vertical
 from textual.events import Key
 from textual.screen import ModalScreen, Screen
+from textual.system_commands import SystemCommandsProvider
 from textual.timer import Timer
 from textual.widgets import Button, Input, OptionList, Static
 
@@ -200,6 +201,15 @@ async def ask_line(screen: Screen[Any], bar: LineBar) -> None:
     if opened is None or opened.name != bar.name:
         await screen.mount(opened := bar, before=screen.query_one(KeysFooter))
     screen.set_focus(opened)  # now, so that it gets the next key
+
+
+class Commands(SystemCommandsProvider):
+    """The palette's commands in their order: Textual's own come by the alphabet."""
+
+    async def discover(self) -> Hits:
+        """Yields all commands."""
+        for title, explanation, callback, _ in self.app.get_system_commands(self.screen):
+            yield DiscoveryHit(title, callback, help=explanation)
 
 
 class Palette(CommandPalette, TrueSizeScreen[None]):

@@ -258,6 +258,15 @@ async def test_the_palette_runs_the_same_actions_as_keys() -> None:
         assert app.theme == "gmg-light"
 
 
+async def test_the_palette_lists_commands_in_the_order_of_the_help() -> None:
+    app = play.busy()
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "ctrl+p")
+        await play.sees(pilot, "Restart (r)")
+        places = [play.shown(app).index(name) for name in ("Restart (r)", "Stop (x)", "Kill (X)", "Edit (e)")]
+        assert places == sorted(places)
+
+
 @pytest.mark.parametrize("how", ["redraw", "a resize to the same size"])
 async def test_all_cells_are_sent_again(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The latter comes after two resizes in such quick succession that one signal reports both."""
