@@ -70,7 +70,7 @@ async def test_keys_that_delete_in_the_search_delete_what_stands_before_what_fol
 async def test_enter_behind_what_no_command_is_called_does_not_run_the_first_of_all() -> None:
     async with busy().run_test(size=(120, 36)) as pilot:
         await pilot.press("ctrl+p")
-        await sees(pilot, "Copy (y)")
+        await sees(pilot, "Restart (r)")
         _burst(pilot, *"xyzzy", "enter")
         await sees(pilot, "No matches found")
 
