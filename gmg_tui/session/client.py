@@ -275,7 +275,7 @@ class EngineClient(Source):
             self._answers.pop(number, None)
         if answer.error is not None:
             raise GmgError(answer.error, 1)
-        return answer.value
+        return None if answer.value == protocol.NOTHING else answer.value
 
     def _fail(self, reason: str) -> None:
         self._gone = self._gone or reason
@@ -314,8 +314,10 @@ async def answering(client: Source) -> AsyncIterator[None]:
 def _as(kind: type[T], value: object) -> T:
     """Returns the value of an answer as `kind`. Raises `GmgError` if it does not fit."""
     try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
+        return (
+            msgspec.msgpack.decode(value, type=kind) if isinstance(value, msgspec.Raw) else msgspec.convert(value, kind)
+        )
+    except (msgspec.DecodeError, RecursionError) as error:
         raise GmgError(f"the engine sent an unexpected answer: {error}", 1) from error
 
 

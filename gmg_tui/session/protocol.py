@@ -8,7 +8,7 @@ request. It keeps no queue for a slow client, which misses snapshots and lines (
 import asyncio
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Final, Self, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -216,14 +216,23 @@ class LogPart(Struct, frozen=True, omit_defaults=True):
     """Its inode, which changes when the middle is cut out."""
 
 
+NOTHING: Final = msgspec.Raw(b"\xc0")
+"""None, as MessagePack."""
+
+
 class Answer(Struct, frozen=True, tag=True):
     """The answer to the request with this `id`."""
 
     id: int
     error: str | None = None
     """One line; None if it succeeded."""
-    value: Any = None
-    """Plain data, for `msgspec.convert`."""
+    value: msgspec.Raw = NOTHING
+    """Decoded by whoever asked: nobody else's answers cost anything."""
+
+    @classmethod
+    def carrying(cls, number: int, value: object) -> Self:
+        """Returns the answer with this value. Raises what the encoder raises if it cannot be sent."""
+        return cls(number, value=msgspec.Raw(encoded(_encoder.encode, value)))
 
 
 class Bye(Struct, frozen=True, tag=True):

@@ -183,7 +183,7 @@ class ScriptedEngine:
                         if self.mute:
                             continue
                         part = tuple(self.jobs[first : first + count])
-                        writer.write(protocol.frame(Answer(number, value=part)))
+                        writer.write(protocol.frame(Answer.carrying(number, part)))
                     case request:
                         raise AssertionError(request)
         except (OSError, EOFError):

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gmg_tui import session
-from gmg_tui.engine.api.client import framed
+from gmg_tui.engine.api.client import _failed, framed
 from gmg_tui.model import Details
 from gmg_tui.scripts.readers.reported import _MAX_BYTES, ReportedResults
 from gmg_tui.session import protocol
@@ -44,17 +44,25 @@ async def test_the_queue_is_sent_whatever_its_jobs_have_reported(tmp_path: Path)
     assert {job["result"]["seed"] for job in detailed["jobs"]} == {str(SEED)}
 
 
-def _answer(data: bytes) -> Answer:
-    message = protocol._messages.decode(data[4:])
+def _received(answer: Answer) -> Answer:
+    message = protocol._messages.decode(framed(answer)[4:])
     assert isinstance(message, Answer)
     return message
 
 
 def test_an_answer_that_cannot_be_sent_fails_its_request() -> None:
-    details = Details("gpu0", (), "/", {"NAME": 1 << 64}, (), "", ())  # type: ignore[dict-item]
-    answer = _answer(framed(Answer(7, value=details)))
-    assert (answer.id, answer.value) == (7, None)
-    assert "cannot send its answer" in (answer.error or "")
+    details = Details("cpu0", (), "/", {"NAME": 1 << 64}, (), "", ())  # type: ignore[dict-item]
+    with pytest.raises(OverflowError) as raised:
+        Answer.carrying(7, details)
+    assert (_received(_failed(7, raised.value)).error or "").startswith("internal error (OverflowError: ")
+
+
+def test_an_answer_is_decoded_only_by_whoever_asked() -> None:
+    lists: list[list[int]] = [[]] * 100_000
+    answer = _received(Answer.carrying(7, lists))
+    assert isinstance(answer.value, msgspec.Raw)
+    assert msgspec.msgpack.decode(answer.value) == lists
+    assert _received(Answer(8)).value == protocol.NOTHING
 
 
 def test_the_newest_value_of_each_name_counts_and_the_total_is_limited() -> None:

@@ -67,7 +67,7 @@ async def test_an_unanswered_request_fails_and_a_late_answer_is_not_taken_for_an
         for request in (late, then):
             assert isinstance(request, Numbered)
             assert isinstance(request.question, Ask)
-            engine.say(Answer(request.id, value=_details(request.question.slot)))
+            engine.say(Answer.carrying(request.id, _details(request.question.slot)))
         assert (await asking).slot == "gpu1"
         listening.cancel()
 

@@ -128,7 +128,7 @@ class Client:
 
     async def _answer(self, number: int, question: Question) -> None:
         try:
-            self._reply(Answer(number, value=await self._value_of(question)))
+            self._reply(Answer.carrying(number, await self._value_of(question)))
         except Exception as error:
             self._reply(_failed(number, error))
 
@@ -224,12 +224,8 @@ def _failed(number: int, error: Exception) -> Answer:
 
 
 def framed(answer: Answer) -> bytes:
-    """Returns the frame of an answer; one that cannot be sent becomes an error."""
-    try:
-        data = protocol.frame(answer)
-    except (ValueError, OverflowError, RecursionError, TypeError) as error:
-        _log.exception("an answer cannot be encoded")
-        return protocol.frame(Answer(answer.id, error=f"the engine cannot send its answer: {type(error).__name__}"))
+    """Returns the frame of an answer; one that is too long becomes an error."""
+    data = protocol.frame(answer)
     if len(data) > protocol.MAX_MESSAGE_BYTES:
         return protocol.frame(Answer(answer.id, error=f"the engine's answer is too long: {len(data):,} bytes"))
     return data

@@ -91,7 +91,7 @@ def listen() -> None:
                     assigned[question.slot] = assignment
             elif isinstance(question, End):
                 requested_end.set()
-            send(Answer(request.id, value=answer(question) if kind == "absurd" else None))
+            send(Answer.carrying(request.id, answer(question) if kind == "absurd" else None))
     os._exit(0)
 
 
