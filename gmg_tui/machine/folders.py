@@ -141,6 +141,14 @@ def way_to(path: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
 
 
+def owners(*paths: str | Path) -> Iterator[tuple[Path, int]]:
+    """Yields each folder, link and file on the way to these paths, as far as they exist, with its owner's user ID."""
+    for path in paths:
+        with suppress(OSError):
+            for at, about, _ in way_to(Path(path)):
+                yield at, about.st_uid
+
+
 def check_own(folder: Path, *, shared: bool = False, exists: bool = True) -> None:
     """Raises `OSError` if another user could change or replace a folder; arguments as of `distrust`."""
     if reason := distrust(folder, shared=shared, exists=exists):

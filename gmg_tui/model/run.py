@@ -1,5 +1,6 @@
 """The definition of a run: program, options, machines."""
 
+from pathlib import PurePath
 from typing import Any
 
 from msgspec import Struct
@@ -48,6 +49,8 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     """Names of the other nodes."""
     replaces: str = ""
     """The id of the session's earlier engine, whose agent may still run here; empty if there was none."""
+    owners: tuple[int, ...] = ()
+    """IDs of the users who own what workers run, and the folders of that, on the session's machine."""
 
 
 class NodeView(Struct, frozen=True, omit_defaults=True):
@@ -124,6 +127,11 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     notify: tuple[str, ...] = ()
     host: str = ""
     """Its machine (`uname -n`): several may share the state folder."""
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """Paths of what workers run: the interpreter, the working directory and, unless it is a module, the script."""
+        return (self.python, self.cwd) if self.module else (self.python, self.cwd, f"{PurePath(self.cwd, self.script)}")
 
 
 class Allocation(Struct, frozen=True, omit_defaults=True):

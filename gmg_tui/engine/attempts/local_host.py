@@ -27,7 +27,7 @@ from gmg_tui.jobs.argument_placeholders import checkpoint_values, fill, fill_som
 from gmg_tui.machine import numa
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.cgroup import Memory, folders, usable_cpus
-from gmg_tui.machine.folders import make_private
+from gmg_tui.machine.folders import make_private, owners, user_name
 from gmg_tui.machine.gpu.driver import GIVE_UP_S, LATE_S, Driver, gave_up
 from gmg_tui.machine.gpu.egl import EglMap
 from gmg_tui.machine.processes import Scans
@@ -204,11 +204,26 @@ class LocalHost:
         result: _T = task.result()  # type: ignore[assignment]  # a key stands for one function
         return result
 
+    def _check_owners(self) -> None:
+        """Raises `GmgError` if what workers run belongs, on this node, to others than on the session's machine.
+
+        Where a user's folder is missing, as on a scratch disk of the node's own, anyone may have created it.
+        """
+        assert self.spec.agent is not None
+        trusted = {0, os.getuid(), *self.spec.agent.owners}
+        for path, owner in owners(*self.spec.runs):
+            if owner not in trusted:
+                raise GmgError(
+                    f"{path} belongs to {user_name(owner)} here, unlike on the session's machine: not run", 1
+                )
+
     async def prepare(self, slot: Slot, task: Task, rendezvous: Rendezvous | None, report: Report) -> Launch:
         """Prepares an attempt, and fills in its placeholders.
 
         `report` gets the wait reason. Raises `NvmlUnavailable`, or `GmgError` if a disk fails or does not answer.
         """
+        if self.spec.agent is not None:
+            await self.from_disk("the disk with the script", self._check_owners, report)
         number = task.number(rendezvous)
         gpu_index = egl_index = None
         if slot.gpu is not None:

@@ -21,7 +21,7 @@ from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.files import reading
-from gmg_tui.machine.folders import write_own
+from gmg_tui.machine.folders import owners, write_own
 from gmg_tui.model import AgentSpec, GpuSample, NodesSpec, NodeView, RunSpec, Session, Slot, StartMode, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import torchrun
@@ -64,6 +64,7 @@ class Fleet:
         self._are_all_gone = False
         self._replaces = ""
         """ID of the session's previous engine; empty if there was none."""
+        self._owners: tuple[int, ...] = ()
         self._slots: Mapping[str, EngineSlot] = {}
         self._viewers: dict[object, tuple[str, ...]] = {}
         """The slots that each viewer follows."""
@@ -82,6 +83,8 @@ class Fleet:
         if not names:
             raise GmgError("--nodes: no node is listed", 1)
         self._replaces = await in_daemon_thread(_marked, Path(self.spec.folder, NODE_MARK), self.session_id)
+        owned = await in_daemon_thread(lambda: list(owners(*self.spec.runs)))
+        self._owners = tuple(sorted({owner for _, owner in owned}))
         for name in names:
             self._nodes[name] = Node(name, self.spec, self._launcher, self._changed, self._lines)
 
@@ -108,6 +111,7 @@ class Fleet:
             orphan_wait_s=orphan_wait_s,
             peers=peers,
             replaces=self._replaces,
+            owners=self._owners,
         )
         # Ranks on all nodes wait for each other.
         start = StartMode.TOGETHER if spec.ddp is not None else spec.start

@@ -179,6 +179,21 @@ def test_a_host_runs_no_interpreter_that_another_user_has_made(tmp_path: Path, m
             )
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+async def test_a_node_runs_no_script_that_another_user_has_made(hosts: NodesSpec, tmp_path: Path) -> None:
+    nobody = pwd.getpwnam("nobody").pw_uid
+    (tmp_path / "ssh").write_text(_SSH.replace("{ IFS", f"chown {nobody} {tmp_path}/scratch\n{{ IFS", 1))
+    script, ran = tmp_path / "scratch" / "job.py", tmp_path / "ran"
+    script.parent.mkdir()
+    script.write_text(f"open({str(ran)!r}, 'w')")
+    spec = spec_for(script=str(script), cpu=1, nodes=hosts)
+    async with running(spec) as run:
+        snapshot = await run.until(lambda snapshot: snapshot.ended)
+    reason = f"{script.parent} belongs to nobody here, unlike on the session's machine: not run"
+    assert [worker.reason for worker in snapshot.workers] == [reason] * 2
+    assert not ran.exists()
+
+
 def test_no_host_can_be_an_option_of_ssh() -> None:
     for host in ("-V", "-V@h", "-oProxyCommand=x@h"):
         with pytest.raises(GmgError, match="is not a host"):
