@@ -1,10 +1,13 @@
 """The main screen: headline, workers, pane and keys, with their actions."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from inspect import isawaitable
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import ActiveBinding, BindingType
 from textual.events import Key
 from textual.geometry import Size
 
@@ -14,6 +17,7 @@ from gmg_tui.ui import keys, terminal
 from gmg_tui.ui.dialogs import LineBar, ask_line
 from gmg_tui.ui.header import header_rows
 from gmg_tui.ui.log.source import LogSource
+from gmg_tui.ui.pane.metrics_tab import MetricsTab
 from gmg_tui.ui.pane.pane import Pane
 from gmg_tui.ui.pane.why_tab import WhyTab
 from gmg_tui.ui.rows import KeysFooter, Lines, is_seen
@@ -83,13 +87,9 @@ class MainScreen(TrueSizeScreen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Returns True if `action` is available."""
-        view = self._view
         if self.focused is not None:  # text input is active
             return action in {"focus_next", "copy_text"}
-        if action == "back":
-            log = self.log_view.sought
-            return bool(log.text or self.pane.chart or view.maximized or view.marked or view.filter)
-        return not self.why_not(action)
+        return self._back() is not None if action == "back" else not self.why_not(action)
 
     def why_not(self, action: str) -> str:
         """Returns why an action is not possible on this screen now; empty if it is."""
@@ -106,7 +106,19 @@ class MainScreen(TrueSizeScreen[None]):
             return False
         if action in {"app.act('stop')", "app.act('kill')"} or (action == "app.edit" and self._view.queue is not None):
             return self.app.anything_runs
-        return action != "details" or not self._view.maximized or self.pane.has_details
+        return True
+
+    @property
+    def active_bindings(self) -> dict[str, ActiveBinding]:
+        """The keys, with `enter` named after what it does now."""
+        active, (name, _) = super().active_bindings, self._details()
+        return {
+            key: each
+            if each.binding.id != "details"
+            else each._replace(binding=replace(each.binding, description=name))
+            for key, each in active.items()
+            if name or each.binding.id != "details"
+        }
 
     @property
     def palette(self) -> tuple[tuple[str, str, str], ...]:
@@ -119,27 +131,36 @@ class MainScreen(TrueSizeScreen[None]):
     def action_move(self, direction: str) -> None:
         """Selects a neighbour, or with the pane on the whole screen moves up and down there."""
         if self._view.maximized and direction in {"up", "down"}:
-            self.pane.go(f"line-{direction}")
+            self.pane.shown.action_go(f"line-{direction}")
         elif self._view.move(direction, 1 if self._view.maximized else self.grid.plan.columns):
             self.app.refresh_view()
 
+    def _details(self) -> tuple[str, Callable[[], object]]:
+        """Returns the name of what `enter` does now (empty for nothing), and the function that does it."""
+        view, shown, attempt = self._view, self.pane.shown, self.pane.attempt
+        if view.folded_node and not view.maximized:
+            return "Unfold", self.action_fold
+        if isinstance(shown, WhyTab) and view.selected and not view.folded_node and not self.app.why_not("stacks"):
+            return "Take stacks", self._take_stacks
+        if not view.maximized:
+            enlarge = partial(self._maximize, on=True) if view.selected else partial(self.app.say, view.why_empty)
+            return "Enlarge", enlarge
+        if isinstance(shown, MetricsTab) and (shown.chart or shown.table.selected is not None):
+            return "Table" if shown.chart else "Chart", self.pane.toggle_chart
+        if attempt is not None and not self.app.why_not("edit"):
+            return "Edit with these", partial(self.app.action_edit, Settings(attempt.given, attempt.env))
+        return "", lambda: None
+
     async def action_details(self) -> None:
-        """Enlarges the pane; there, edits as in the selected attempt, or takes stacks (Why). Unfolds a folded node."""
-        view, shown = self._view, self.pane.shown
-        if view.selected and not view.folded_node and not self.app.why_not("stacks") and isinstance(shown, WhyTab):
-            shown.take_stacks()
+        """Enlarges the pane; there, opens what it shows. Takes stacks in Why, and unfolds a folded node."""
+        if isawaitable(done := self._details()[1]()):
+            await done
+        self.refresh_bindings()
+
+    def _take_stacks(self) -> None:
+        if isinstance(self.pane.shown, WhyTab):
+            self.pane.shown.take_stacks()
             self._maximize(on=True)
-        elif view.maximized:
-            if self.pane.toggle_chart():
-                self.refresh_bindings()
-            elif (attempt := self.pane.attempt) is not None:
-                await self.app.action_edit(Settings(attempt.given, attempt.env))
-        elif self._view.folded_node:
-            self.action_fold()
-        elif self._view.selected:
-            self._maximize(on=True)
-        else:
-            self.app.say(self._view.why_empty)
 
     def _maximize(self, *, on: bool) -> None:
         self._view.maximized = on
@@ -175,21 +196,25 @@ class MainScreen(TrueSizeScreen[None]):
             view.marked ^= {view.selected}
         self.app.refresh_view()
 
-    def action_back(self) -> None:
-        """Ends the search, else unmarks all, else shows all workers."""
-        view, log = self._view, self.log_view
-        if log.sought.text:
-            log.search("")
-        elif self.pane.chart:
-            self.pane.toggle_chart()
-            self.refresh_bindings()
-        elif view.maximized:
-            self._maximize(on=False)
-        elif view.marked:
-            view.marked.clear()
+    def _back(self) -> Callable[[], object] | None:
+        """Returns the function that goes back one step; None if there is nothing to go back from."""
+        view, shown = self._view, self.pane.shown
+        if self.log_view.sought.text:
+            return partial(self.log_view.search, "")
+        if isinstance(shown, MetricsTab) and shown.chart:
+            return self.pane.toggle_chart
+        if view.maximized:
+            return partial(self._maximize, on=False)
+        if view.marked:
+            return view.marked.clear
+        return partial(view.show_only, "") if view.filter else None
+
+    async def action_back(self) -> None:
+        """Ends the search, closes the chart, shrinks the pane, unmarks all or ends the filter: the first that applies."""
+        if (back := self._back()) is not None:
+            if isawaitable(done := back()):
+                await done
             self.app.refresh_view()
-        else:
-            self.filter_workers("")
 
     def action_view(self) -> None:
         """Switches between tiles and table."""
@@ -267,7 +292,7 @@ class MainScreen(TrueSizeScreen[None]):
 
     def action_go(self, direction: str) -> None:
         """Scrolls the pane, or moves the cursor of its table."""
-        self.pane.go(direction)
+        self.pane.shown.action_go(direction)
 
     async def action_attempt_log(self) -> None:
         """Shows the log where the selected attempt begins."""
@@ -291,7 +316,7 @@ class MainScreen(TrueSizeScreen[None]):
 
     async def action_copy_line(self) -> None:
         """Copies the selected text, else the line, row or facts shown in the pane."""
-        if text := self.get_selected_text() or self.pane.text:
+        if text := self.get_selected_text() or self.pane.shown.text:
             self.app.say(await terminal.copy(self.app, text))
         else:
             self.app.say("There is nothing to copy.")

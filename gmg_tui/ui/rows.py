@@ -64,6 +64,11 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
         """The size, theme and offset of the strips."""
 
     @property
+    def text(self) -> str:
+        """The text to copy; empty if there is none."""
+        return ""
+
+    @property
     def appearance(self) -> Appearance:
         """The styles of the current theme."""
         return appearance(self.app)

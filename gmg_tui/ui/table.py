@@ -357,6 +357,15 @@ class DescribedTable(Vertical, Generic[T]):
         self.table.show(rows)
         self.on_table_moved()
 
+    @property
+    def text(self) -> str:
+        """The cells of the row under the cursor; empty in an empty table."""
+        return self.table.text
+
+    def action_go(self, direction: str) -> None:
+        """Moves the cursor."""
+        self.table.action_go(direction)
+
     def on_table_moved(self) -> None:
         """Shows the row under the cursor in full."""
         row = self.table.selected

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gmg_tui.jobs.argument_placeholders import as_text
-from gmg_tui.model import JobRecord, Phase, Progress, Severity, Slot, Worker, WorkerState, units
+from gmg_tui.model import JobRecord, Phase, Severity, Slot, Worker, WorkerState, units
 from gmg_tui.model.text import SEPARATOR
 from gmg_tui.scripts.genesis.output.log_text import without_head
 from gmg_tui.ui.drawing import STATE_SIGNS
@@ -163,10 +163,13 @@ def notes(entry: SlotView, *, advice: bool = True) -> list[Note]:
     return [Note(text, style) for text, style in texts if text]
 
 
-def progress_text(progress: Progress) -> str:
-    """Returns the known parts of the progress: `312/1,500 iteration, 3:05 left, 10.2 iteration/s`."""
+def progress_text(worker: Worker) -> str:
+    """Returns the known parts of the progress: `312/1,500 iteration, 3:05 left, 10.2 iteration/s`; empty for none."""
+    progress = worker.newest.progress
+    if progress is None:
+        return ""
     total = f"/{progress.total:,.0f}" if progress.total else ""
-    left = f", {units.span(progress.eta_s)} left" if progress.eta_s is not None else ""
+    left = f", {units.span(progress.eta_s)} left" if progress.eta_s and not worker.state.ended else ""
     pace = f", {units.short(progress.pace_per_s)} {progress.unit}/s" if progress.pace_per_s is not None else ""
     return f"{progress.done:,.0f}{total} {progress.unit}".rstrip() + left + pace
 
@@ -176,8 +179,8 @@ def remarks(entry: SlotView, *, advice: bool = True) -> list[Note]:
     worker, remarks = entry.worker, notes(entry, advice=advice)
     if getting_ready(worker):
         remarks.append(Note(usual(entry), "title"))
-    elif worker.newest.progress is not None and not worker.state.ended:
-        remarks.append(Note(progress_text(worker.newest.progress), "title"))
+    elif not worker.state.ended:
+        remarks.append(Note(progress_text(worker), "title"))
     remarks.append(beside_rate(entry))
     return [remark for remark in remarks if remark.text]
 

@@ -121,10 +121,14 @@ class MetricsTab(Vertical):
         """Distributes the rows."""
         self._fill()
 
-    def open_chart(self, name: str) -> None:
-        """Shows the chart of a metric; with an empty name the table."""
-        self.chart = name
-        self._fill()
+    def toggle_chart(self) -> None:
+        """Shows the chart of the selected metric, or the table again, from the next `show` on."""
+        self.chart = "" if self.chart or self.table.selected is None else self.table.selected.name
+
+    @property
+    def text(self) -> str:
+        """The cells of the metric under the cursor."""
+        return self.table.text
 
     def action_go(self, direction: str) -> None:
         """Moves the cursor, or beyond the last metric scrolls the facts."""

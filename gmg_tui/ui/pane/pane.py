@@ -153,11 +153,6 @@ class Pane(Vertical):
                     partial(self._ask_metrics, metrics),
                 )
 
-    def go(self, direction: str) -> None:
-        """Scrolls the tab, or moves the cursor of its table."""
-        shown = self.shown.table if isinstance(self.shown, DescribedTable) else self.shown
-        shown.action_go(direction)
-
     @property
     def shown(self) -> TabWidget:
         """The widget of the shown tab."""
@@ -169,43 +164,18 @@ class Pane(Vertical):
         row = self.shown.table.selected if isinstance(self.shown, DescribedTable) else None
         return row if isinstance(row, Attempt) else None
 
-    @property
-    def text(self) -> str:
-        """The text to copy: the line of the log, the row under the cursor, or all facts; empty if there is none."""
-        shown = self.shown
-        if isinstance(shown, LogView | Facts):
-            return shown.text
-        return shown.table.text if isinstance(shown, DescribedTable | MetricsTab) else ""
+    async def toggle_chart(self) -> None:
+        """Shows the chart of the selected metric, or the table again."""
+        if isinstance(self.shown, MetricsTab):
+            self.shown.toggle_chart()
+            await self.show(self._view.tab)
 
-    @property
-    def has_details(self) -> bool:
-        """True if the tab has more to show of a row, or a worker's stacks to take."""
-        shown = self.shown
-        has_metric = isinstance(shown, MetricsTab) and bool(shown.chart or shown.table.selected)
-        return has_metric or isinstance(shown, WhyTab) or self.attempt is not None
-
-    # Metrics
-
-    def toggle_chart(self) -> bool:
-        """Shows the chart of the selected metric, or the table again. Returns False if there is none."""
-        tab = self.shown
-        if not isinstance(tab, MetricsTab) or not (tab.chart or tab.table.selected):
-            return False
-        tab.open_chart("" if tab.chart or tab.table.selected is None else tab.table.selected.name)
-        self._poll()
-        return True
-
-    @property
-    def chart(self) -> str:
-        """The metric whose chart is shown; empty for none."""
-        return self.shown.chart if isinstance(self.shown, MetricsTab) else ""
-
-    def on_table_chosen(self) -> None:
+    async def on_table_chosen(self) -> None:
         """Shows the chart of the chosen metric, or the log of the chosen attempt."""
         if self.attempt is not None:
             self.app.call_later(self.screen.run_action, "attempt_log")
         else:
-            self.toggle_chart()
+            await self.toggle_chart()
 
     async def _ask_metrics(self, tab: MetricsTab, slot: str) -> dict[str, Curve]:
         curves = await self._engine.curves(slot, tab.chart, 0 if tab.chart else HISTORY_POINTS)

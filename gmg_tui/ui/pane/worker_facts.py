@@ -33,8 +33,8 @@ def worker_facts(entry: SlotView) -> Iterator[Fact]:
         usual = worker_text.usual(entry)
         phase = f"{worker_text.phase_of(worker)} for {units.span(worker_text.phase_s(entry))}"
         yield Fact("phase", f"{phase}, {usual}" if usual else phase)
-    if worker.newest.progress is not None:
-        yield Fact("progress", worker_text.progress_text(worker.newest.progress))
+    if progress := worker_text.progress_text(worker):
+        yield Fact("progress", progress)
     cpu = units.figure(worker.cpu_pct, "%", units.NOT_KNOWN)
     memory = units.NOT_KNOWN if worker.memory_rss_mib is None else units.mib(worker.memory_rss_mib)
     yield Fact("processes", f"CPU {cpu}, RAM {memory}")
