@@ -10,7 +10,7 @@ NOT_SUPPORTED = "n/a"
 """Shown for a metric that the GPU does not report."""
 
 _SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-_MAX_FPS, _MAX_SHORT = 1e12, 1e15
+_MAX_FULL, _MAX_SHORT = 1e12, 1e15
 """Values above are in scientific notation."""
 _MAX_DIGITS = 18
 _DURATION = re.compile(r"(?=\d)" + "".join(rf"(?:(?P<{unit}>\d+(?:\.\d+)?){unit})?" for unit in "dhms"))
@@ -25,13 +25,11 @@ def natural(text: str) -> int | None:
 def number(value: float) -> str:
     """Returns a number without a unit, to six significant digits: `1,234.5`, `0.00012`, `1e-07`; an integer in full.
 
-    Floats outside 1e-4 to 1e9 are in scientific notation, so that a diverged value stands out.
+    Floats outside 1e-4 to 1e12 are in scientific notation, so that a diverged value stands out.
     """
     if isinstance(value, int):
         return f"{value:,}"
-    if 999_999.5 <= abs(value) < 1e9:
-        return f"{value:,.0f}"
-    return f"{value:,.6g}" if abs(value) < 1e9 else f"{value:.6g}"
+    return f"{value:,.0f}" if 999_999.5 <= abs(value) < _MAX_FULL else f"{value:,.6g}"
 
 
 def fps(value: float | None) -> str:
@@ -39,7 +37,7 @@ def fps(value: float | None) -> str:
     if value is None:
         return NOT_KNOWN
     if abs(value) >= 100:
-        return f"{value:,.0f}" if abs(value) < _MAX_FPS else f"{value:.6g}"
+        return f"{value:,.0f}" if abs(value) < _MAX_FULL else f"{value:.6g}"
     return f"{value:,.2f}" if abs(value) >= 0.005 or not value else f"{value:.3g}"
 
 

@@ -21,7 +21,7 @@ from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.model.states import Moment, WorkerState
 from gmg_tui.model.text import encoded, one_line
 from gmg_tui.session import paths
-from gmg_tui.session.paths import ENGINE_LOG, LOGS, RECORD, folders, is_locked, unreadable, unreadable_ones
+from gmg_tui.session.paths import ENGINE_LOG, LOGS, RECORD, STORE, folders, is_locked, unreadable, unreadable_ones
 
 SILENT_S = 120.0
 """Seconds without a write after which an engine on another machine is lost; it writes its record every 30 s."""
@@ -31,6 +31,8 @@ _MAX_BYTES = 64 << 20
 _GONE_S = 5.0
 """Timeout for killed processes to exit; one that waits for a driver may never exit."""
 _POLL_S, _END_POLL_S = 0.05, 0.5
+_STORE_S = 2.0
+"""Timeout for a query of a store."""
 _MAX_COMMAND = 200
 ENGINE_DIED = "the engine of its session died"
 """Reason of the failed workers of a lost session."""
@@ -293,9 +295,22 @@ def clear_lost(report: Callable[[str], None]) -> None:
         with suppress(OSError):
             paths.remove_stale_socket(Path(session.spec.socket))
         try:
-            write_record(entry.record.after_loss(entry.written))
+            write_record(entry.record.after_loss(_last_sign_of_life(entry)))
         except OSError as error:
             report(f"{entry.name}: cannot write {entry.folder / RECORD}: {error.strerror}")
+
+
+def _last_sign_of_life(entry: SessionEntry) -> float:
+    """Returns the Unix time of a dead engine's last write: to its record every 30 s, to its store each second."""
+    from gmg_tui.session.store.database import StoreError  # other commands need no SQLite
+    from gmg_tui.session.store.reader import open_store
+
+    try:
+        with open_store(entry.folder / STORE, _STORE_S) as stored:
+            snapshot, rows = stored.last_snapshot, stored.last_metrics().values()
+    except StoreError:
+        return entry.written
+    return max(entry.written, snapshot.time if snapshot is not None else 0.0, *(row.time for row in rows))
 
 
 def _is_copy(entry: SessionEntry) -> bool:

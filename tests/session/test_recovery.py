@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -20,6 +21,7 @@ from gmg_tui import session as sessions
 from gmg_tui.machine.processes import Proc
 from gmg_tui.model import Queue, Session, Snapshot, Worker, WorkerState
 from gmg_tui.session import session_record
+from gmg_tui.session.store import database
 from tests.cli.scripted import WORKER, ScriptedEngine, environ, gmg
 from tests.patience import alive
 
@@ -157,6 +159,18 @@ def test_the_end_of_many_failed_workers_is_recorded_on_a_full_disk(monkeypatch: 
     read = sessions.read_record(engine.folder)
     assert read is not None
     assert read[0] == end
+
+
+def test_a_lost_session_died_when_its_engine_last_wrote() -> None:
+    engine = ScriptedEngine()
+    sessions.write_record(sessions.Record(engine.session, engine.briefs))
+    died = time.time() + 25.0  # after the record's last write
+    with closing(database.open_for_writing(engine.folder / sessions.STORE)) as db:
+        database.write(db, [Snapshot(died, 1.0, ())])
+    sessions.clear_lost(pytest.fail)
+    entry = sessions.inspect(engine.folder)
+    assert entry is not None
+    assert entry.record.ended == pytest.approx(died, abs=1.0)
 
 
 def test_no_job_of_a_lost_sweep_runs() -> None:

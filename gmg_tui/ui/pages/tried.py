@@ -49,7 +49,7 @@ def columns(rows: Iterable[Tried]) -> list[Column[Row]]:
         Column("power_w", lambda row: row.tried.power_w, *column.POWER),
         Column("slots", _slots, left=True),
         Column("arguments", lambda row: arguments(row.tried), left=True, limit=200),
-        Column("elapsed_s", lambda row: row.tried.elapsed_s, *column.TIME),
+        Column("elapsed_s", lambda row: row.tried.elapsed_s, "total time", *column.TIME[1:]),
         Column("attempts", lambda row: row.tried.attempts),
         Column("started", lambda row: row.tried.started, "last start", write=units.time_of_day),
     ]

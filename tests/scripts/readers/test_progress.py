@@ -35,6 +35,14 @@ def test_a_bar_gives_the_progress(line: str, expected: Progress | None) -> None:
     assert _bar(line.encode()) == expected
 
 
+def test_no_time_is_left_at_the_total() -> None:
+    reader, left = Reader(started=0.0), []
+    for number in (38, 39, 40, 41):
+        reader.feed(f"epoch {number}/40\n".encode(), float(number))
+        left.append(reader.progress.eta_s)
+    assert left == [None, 1.0, None, None]
+
+
 @pytest.mark.parametrize("options", [{}, {"unit_scale": True}, {"unit": "step"}, {"ascii": True}, {"prefix": "a|b"}])
 @pytest.mark.parametrize(("done", "total", "elapsed_s"), [(0, 50, 0), (7, 50, 3.5), (49, 50, 9000), (50, 50, 1e6)])
 def test_bars_of_the_real_tqdm_are_parsed(done: int, total: int, elapsed_s: float, options: dict[str, object]) -> None:

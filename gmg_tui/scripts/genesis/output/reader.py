@@ -281,8 +281,8 @@ class Reader:
             self._reports.append((done, self._now))
         (first, began), (last, at) = self._reports[0], self._reports[-1]
         pace = (last - first) / (at - began) if at > began and last > first else None
-        left = max(0.0, total - done)
-        self.progress = Progress(min(done, total), total, figures.unit, left / pace if pace else None, pace)
+        eta_s = (total - done) / pace if pace and done < total else None
+        self.progress = Progress(min(done, total), total, figures.unit, eta_s, pace)
         self.pace.beat(self._now)
         if not reader.vague:
             self._simulated()
