@@ -19,8 +19,6 @@ from gmg_tui.results.column import Column
 from gmg_tui.results.job_columns import as_plain
 from gmg_tui.session.client import newest_snapshot
 
-_ANSWER_S = 2.0
-"""Timeout of an engine, after which its record is printed."""
 _WAITING = (WorkerState.WAITING, WorkerState.RESTARTING, WorkerState.STOPPING)
 _MAX_WAITS = _MAX_ALERTS = 4
 """Maximum lines about one session."""
@@ -54,7 +52,7 @@ async def _updated(entry: sessions.SessionEntry) -> sessions.SessionEntry:
     """Returns the session with its engine's current workers and queue, or unchanged without an answer."""
     if entry.state != "running" or entry.away:
         return entry
-    snapshot = await newest_snapshot(entry.record.session, _ANSWER_S)
+    snapshot = await newest_snapshot(entry.record.session)
     if snapshot is None:
         return entry
     workers = sessions.WorkerBrief.of(snapshot.workers)

@@ -72,8 +72,8 @@ class Gpu(Struct, frozen=True, omit_defaults=True):
     """Index of a MIG instance on its GPU; None for a whole GPU."""
     parent_uuid: str | None = None
     """UUID of a MIG instance's GPU."""
-    mig_ids: tuple[int | None, int | None] | None = None
-    """IDs of a MIG instance's GPU instance and compute instance, as in `nvidia-smi mig -lci`."""
+    gpu_instance: int | None = None
+    """ID of a MIG instance's GPU instance, as in `nvidia-smi mig -lgi`."""
     driver: str | None = None
     cuda: str | None = None
     """Newest CUDA version that the driver supports."""

@@ -17,8 +17,6 @@ from gmg_tui.session.client import newest_snapshot
 from gmg_tui.session.store.reader import open_store
 
 _MIB = float(1 << 20)
-_ANSWER_S = 3.0
-"""Limit for an engine's answer; a scrape may take 10 s."""
 _STORE_S = 1.0
 """Limit for reading a session's store, which a script may lock or make huge."""
 _LOST_S = 900.0
@@ -78,12 +76,9 @@ async def _views() -> list[Seen]:
     entries = sorted((entry for entry in sessions.listing() if entry.here), key=lambda entry: entry.name)
     since = time.time() - _LOST_S
     lost = [entry for entry in entries if entry.state == "lost" and (entry.record.ended or entry.written) > since]
-    running = await asyncio.gather(*(_view(entry) for entry in entries if entry.state == "running"))
-    return [*running, *((entry.record.session, None) for entry in lost)]
-
-
-async def _view(entry: sessions.SessionEntry) -> Seen:
-    return entry.record.session, await newest_snapshot(entry.record.session, _ANSWER_S)
+    running = [entry.record.session for entry in entries if entry.state == "running"]
+    snapshots = await asyncio.gather(*map(newest_snapshot, running))
+    return [*zip(running, snapshots, strict=True), *((entry.record.session, None) for entry in lost)]
 
 
 class _Scrape:

@@ -42,11 +42,11 @@ def default_python(environ: Mapping[str, str]) -> str:
         return active
     found = (shutil.which(name, path=environ.get("PATH")) for name in ("python", "python3"))
     first = next(filter(None, found), sys.executable)
-    lacks_genesis = _GENESIS not in _installed(sys.executable)
-    return first if lacks_genesis and _GENESIS in _installed(first) else sys.executable
+    lacks_genesis = _GENESIS not in installed(sys.executable)
+    return first if lacks_genesis and _GENESIS in installed(first) else sys.executable
 
 
-def _installed(python: str) -> dict[str, str]:
+def installed(python: str) -> dict[str, str]:
     """Returns the versions of the packages in the interpreter's environment, by file names."""
     infos = (path for site in _SITES for path in sorted(Path(python).parent.parent.glob(f"{site}/*-*.dist-info")))
     return dict(path.stem.split("-", 1) for path in infos)
@@ -106,22 +106,17 @@ def has_genesis(python: str) -> bool:
 
 def versions(python: str) -> Versions:
     """Returns the packages of the interpreter's environment, by file names: nothing is started or imported."""
-    root, installed = Path(python).parent.parent, _installed(python)
-    compiler = next((f"{name} {installed[name]}" for name in _COMPILERS if name in installed), None)
+    root, found = Path(python).parent.parent, installed(python)
+    compiler = next((f"{name} {found[name]}" for name in _COMPILERS if name in found), None)
     # The version is in the name of a link's target, or of an environment's folder.
     names = [Path(os.path.realpath(python)).name, *(path.name for path in root.glob("lib/python3.*"))]
     version = next((name.removeprefix("python") for name in names if name.startswith("python3.")), None)
-    return Versions(version, installed.get(_GENESIS), installed.get("torch"), compiler)
+    return Versions(version, found.get(_GENESIS), found.get("torch"), compiler)
 
 
 def version_numbers(version: str | None) -> tuple[int, ...]:
     """Returns the numbers of a version, for comparisons; empty if unknown."""
     return tuple(int(part) for part in (version or "").split(".")[:3] if part.isdecimal())
-
-
-def has_robosuite(python: str) -> bool:
-    """True if robosuite is in the interpreter's environment."""
-    return "robosuite" in _installed(python)
 
 
 def commit_of(folder: str) -> str | None:

@@ -25,6 +25,8 @@ T = TypeVar("T")
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 ANSWER_S = 10.0
 """Timeout of an answer: engines need milliseconds, but a stopped one (SIGSTOP) never answers."""
+_SNAPSHOT_S = 3.0
+"""Timeout of a snapshot for a list or a scrape, which may take Prometheus 10 s."""
 _CLOSE_S = 1.0
 """Timeout for flushing the last message on close."""
 _MISSING_S = 6.0
@@ -285,10 +287,10 @@ class EngineClient(Source):
         self._answers.clear()
 
 
-async def newest_snapshot(session: Session, within_s: float) -> Snapshot | None:
+async def newest_snapshot(session: Session) -> Snapshot | None:
     """Returns the state of a running session from its engine; None without an answer in time."""
     with suppress(GmgError, TimeoutError):
-        async with asyncio.timeout(within_s):
+        async with asyncio.timeout(_SNAPSHOT_S):
             client = await EngineClient.connect(Path(session.spec.socket), session.id, readonly=True)
             await client.close()
         return client.welcome.snapshot

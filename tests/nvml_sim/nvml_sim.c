@@ -159,10 +159,6 @@ struct process_info {
     unsigned gpu_instance, compute_instance;
 };
 
-struct memory_v1 {
-    unsigned long long total, free, used;
-};
-
 struct memory_v2 {
     unsigned version;
     unsigned long long total, reserved, free, used;
@@ -597,18 +593,6 @@ static int enter_memory(const char *function, struct handle *handle, struct unit
     return code;
 }
 
-int nvmlDeviceGetMemoryInfo(struct handle *handle, struct memory_v1 *out)
-{
-    struct unit *unit = NULL;
-    int code = enter_memory(__func__, handle, &unit);
-    if (code == SUCCESS) {
-        out->total = unit->value[MEMORY_TOTAL];
-        out->used = unit->value[MEMORY_USED] + unit->value[MEMORY_RESERVED];
-        out->free = out->total - out->used;
-    }
-    return leave(code);
-}
-
 int nvmlDeviceGetMemoryInfo_v2(struct handle *handle, struct memory_v2 *out)
 {
     struct unit *unit = NULL;
@@ -658,11 +642,6 @@ int nvmlDeviceGetGpuInstanceId(struct handle *handle, unsigned *out)
     return give(__func__, handle, GPU_INSTANCE, out);
 }
 
-int nvmlDeviceGetComputeInstanceId(struct handle *handle, unsigned *out)
-{
-    return give(__func__, handle, COMPUTE_INSTANCE, out);
-}
-
 int nvmlDeviceGetClockInfo(struct handle *handle, unsigned clock, unsigned *out)
 {
     (void)clock;
@@ -676,11 +655,6 @@ int nvmlDeviceGetMaxClockInfo(struct handle *handle, unsigned clock, unsigned *o
 }
 
 int nvmlDeviceGetCurrentClocksEventReasons(struct handle *handle, unsigned long long *out)
-{
-    return give_long(__func__, handle, THROTTLE, out);
-}
-
-int nvmlDeviceGetCurrentClocksThrottleReasons(struct handle *handle, unsigned long long *out)
 {
     return give_long(__func__, handle, THROTTLE, out);
 }

@@ -38,7 +38,7 @@ from gmg_tui.scripts.checkpoints import newest_intact, relocated, unreadable
 from gmg_tui.scripts.genesis import caches
 from gmg_tui.scripts.genesis.caches import PhaseTimes, ScriptTimes
 from gmg_tui.scripts.genesis.environ import Environment, threads_each, worker_environment
-from gmg_tui.scripts.interpreter import has_robosuite
+from gmg_tui.scripts.interpreter import installed
 from gmg_tui.scripts.probe.counts import Counts, make_folder
 from gmg_tui.scripts.readers import formats
 from gmg_tui.scripts.torchrun import Rendezvous, variables
@@ -121,7 +121,7 @@ class LocalHost:
             spec, sessions.sessions_folder().parent, on_gpu=session.slots[0].gpu is not None
         )
         self.gate = Gate(spec.start or self.script_times.start_mode(spec))
-        self._robosuite = has_robosuite(spec.python)
+        self._robosuite = "robosuite" in installed(spec.python)
         self._count, self._logs, self._nvml, self._egl = count, logs, nvml, egl
         self._calls: dict[Hashable, asyncio.Task[object]] = {}
         """The running calls that may block for ever. Each costs a thread, which a hanging driver must not at each attempt."""

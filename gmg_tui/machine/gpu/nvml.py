@@ -172,8 +172,7 @@ class Nvml:
             sample = self._ask(card, gpu.uuid, slow)
             if activity:
                 if card.gpm is None:
-                    instance = gpu.mig_ids[0] if gpu.mig_ids is not None else None
-                    card.gpm = Gpm(self._card(gpu.parent_uuid or gpu.uuid).handle, instance)
+                    card.gpm = Gpm(self._card(gpu.parent_uuid or gpu.uuid).handle, gpu.gpu_instance)
                 sample = structs.replace(sample, sm_pct=card.gpm.read())
         except pynvml.NVMLError as error:
             if error.value in driver.LIBRARY_GONE:
@@ -317,5 +316,5 @@ def _instances(gpu: Gpu, handle: Any) -> Iterator[Gpu]:
             mig=False,
             mig_index=mig_index,
             parent_uuid=gpu.uuid,
-            mig_ids=(query(pynvml.nvmlDeviceGetGpuInstanceId), query(pynvml.nvmlDeviceGetComputeInstanceId)),
+            gpu_instance=query(pynvml.nvmlDeviceGetGpuInstanceId),
         )

@@ -95,14 +95,12 @@ def memory_total_mib(query: Query) -> int | None:
 def _memory(query: Query) -> Any:
     """Returns NVML's figures, in bytes; None if the total is unknown or impossible."""
     # Version 2 excludes the driver's reserve from `used`, as nvidia-smi does since R510.
-    memory = query(pynvml.nvmlDeviceGetMemoryInfo, pynvml.nvmlMemory_v2) or query(pynvml.nvmlDeviceGetMemoryInfo)
+    memory = query(pynvml.nvmlDeviceGetMemoryInfo, pynvml.nvmlMemory_v2)
     return memory if memory and plausible(memory.total, _MAX_MEMORY_MIB * MIB) else None
 
 
 def _throttle(query: Query) -> tuple[str, ...] | None:
     mask = query(pynvml.nvmlDeviceGetCurrentClocksEventReasons)
-    if mask is None:  # the name before driver R535
-        mask = query(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons)
     return None if mask is None or mask in _ALL_ONES else throttle_reasons(mask)
 
 

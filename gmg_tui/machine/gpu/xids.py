@@ -1,9 +1,10 @@
 """The meanings of Xids, the driver's error codes of a GPU, with advice (`xids.toml`)."""
 
-import tomllib
 from functools import cache
-from importlib import resources
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
 
 from gmg_tui.model import GpuTrouble, Xid
 
@@ -17,23 +18,28 @@ class Meaning(NamedTuple):
     advice: str
 
 
-_UNKNOWN = "degraded", "an error of the GPU or the driver", "`dmesg` and NVIDIA's list of Xids have more"
+_UNKNOWN = Meaning("degraded", "an error of the GPU or the driver", "`dmesg` and NVIDIA's list of Xids have more")
+
+
+class _Tables(msgspec.Struct):
+    advice: dict[str, str]
+    xids: dict[str, Meaning]
 
 
 @cache
-def _tables() -> dict[str, dict[str, Any]]:
-    return tomllib.loads(resources.files("gmg_tui.machine.gpu").joinpath("xids.toml").read_text("utf-8"))
+def _tables() -> _Tables:
+    return msgspec.toml.decode(Path(__file__).with_suffix(".toml").read_bytes(), type=_Tables)
 
 
 def advice(name: str) -> str:
     """Returns the advice of that name in `xids.toml`, or the text itself."""
-    return str(_tables()["advice"].get(name, name))
+    return _tables().advice.get(name, name)
 
 
 def meaning(code: int) -> Meaning:
     """Returns the meaning of an Xid; unknown codes count as degraded."""
-    severity, text, named = _tables()["xids"].get(str(code), _UNKNOWN)
-    return Meaning(severity, text, advice(named))
+    found = _tables().xids.get(str(code), _UNKNOWN)
+    return found._replace(advice=advice(found.advice))
 
 
 def trouble(xid: Xid) -> GpuTrouble | None:

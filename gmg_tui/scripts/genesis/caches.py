@@ -219,12 +219,9 @@ class ScriptTimes:
                 make_private(self._folder)
                 write_atomic(path, data + b"\n")
                 self._written[path] = data
-                self._evict()
-
-    def _evict(self) -> None:
-        with suppress(OSError):  # another session may evict at the same time
-            for path in sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime)[:-MAX_FILES]:
-                path.unlink()
+                with suppress(OSError):  # another session may evict at the same time
+                    for each in sorted(self._folder.glob("*.json"), key=lambda each: each.stat().st_mtime)[:-MAX_FILES]:
+                        each.unlink()
 
     def start_mode(self, spec: RunSpec) -> StartMode:
         """Returns the default start mode: gated if the mesh caches may be cold.

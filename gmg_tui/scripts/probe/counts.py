@@ -38,8 +38,6 @@ MAX_RATE = 1e12
 """Environment steps per second. The probe writes nothing above these limits."""
 CLOCK_SLACK_NS = 1_000_000_000
 """The probe writes no time further in the future."""
-_MIN_AGE_NS = 1_000_000_000
-"""A younger folder may change again within the resolution of its modification time."""
 _MOMENTS = [name for name in probe.NAMES if name.endswith("_ns") and name.removeprefix("mark_") not in probe.TIMES]
 _PHASES = (
     *(Phase.IMPORTING, Phase.IMPORTING, Phase.INITIALISING, Phase.CREATING),
@@ -224,8 +222,6 @@ class Counts:
         self._shares: Shares | None = None
         """The shares of the whole time, once closed."""
         self._greatest: float | None = None
-        self._seen_ns = 0
-        """The folder's last change, Unix time, once all files in it are known."""
 
     @property
     def folder(self) -> Path | None:
@@ -256,19 +252,13 @@ class Counts:
             self._add_up(valid, now)
 
     def _open_new(self, folder: int) -> None:
-        changed_ns = os.fstat(folder).st_mtime_ns
-        if changed_ns == self._seen_ns:
-            return
-        self._seen_ns = changed_ns if time.time_ns() - changed_ns > _MIN_AGE_NS else 0
         with os.scandir(folder) as entries:
             for entry in islice(entries, MAX_FILES):
-                try:
+                with contextlib.suppress(OSError):  # not a regular file, removed by the script, or too many open
                     if entry.name.isascii() and entry.name.isdecimal() and entry.name not in self._counters:
                         self._counters[entry.name] = _Counter(entry.name, folder)
                     else:
                         self.reports.open(entry.name, folder)
-                except OSError:  # not a regular file, removed by the script, or too many open
-                    self._seen_ns = 0
 
     def _add_up(self, counters: list[_Counter], now: float) -> None:
         self.active = True

@@ -4,10 +4,9 @@ RE2 matches users' expressions in linear time; Python's `re` may take exponentia
 """
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -98,8 +97,7 @@ def _is_metric(name: str) -> bool:
 @cache
 def built_in() -> dict[str, Format]:
     """Returns the formats of `formats.toml`, by name."""
-    text = resources.files("gmg_tui.scripts.readers").joinpath("formats.toml").read_text("utf-8")
-    return msgspec.convert(tomllib.loads(text), dict[str, Format])
+    return msgspec.toml.decode(Path(__file__).with_suffix(".toml").read_bytes(), type=dict[str, Format])
 
 
 class FormatLines(LineReader):

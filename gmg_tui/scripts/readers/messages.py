@@ -1,10 +1,11 @@
 """Messages without figures: of buffers too small for correct results (`overflows.toml`), and of saved files."""
 
 import re
-import tomllib
 from collections import Counter, deque
 from functools import cache
-from importlib import resources
+from pathlib import Path
+
+import msgspec
 
 from gmg_tui.model import Sign, units
 from gmg_tui.model.text import visible
@@ -26,8 +27,8 @@ _SAVED = re.compile(
 
 @cache
 def _rows() -> list[tuple[bytes, re.Pattern[bytes]]]:
-    text = resources.files("gmg_tui.scripts.readers").joinpath("overflows.toml").read_text("utf-8")
-    return [(row["word"].encode(), re.compile(row["line"].encode())) for row in tomllib.loads(text).values()]
+    rows = msgspec.toml.decode(Path(__file__).with_name("overflows.toml").read_bytes(), type=dict[str, dict[str, str]])
+    return [(row["word"].encode(), re.compile(row["line"].encode())) for row in rows.values()]
 
 
 class Overflows:

@@ -77,18 +77,6 @@ def test_an_unsupported_metric_is_none_and_a_zero_is_zero(sim: Sim) -> None:
 
 
 @on_simulated_driver
-def test_an_old_driver_is_queried_by_old_function_names(sim: Sim) -> None:
-    sim.gpus[0].throttle = 0x4
-    missing = 13  # NVML_ERROR_FUNCTION_NOT_FOUND
-    sim.fails = {"nvmlDeviceGetMemoryInfo_v2": missing, "nvmlDeviceGetCurrentClocksEventReasons": missing}
-    sim.write()
-    nvml, gpus = opened()
-    sample = nvml.read(gpus[0], slow=True)
-    assert sample.memory_used_mib == 30211 + 551, "the first form counts what the driver reserves"
-    assert sample.throttle == ("power cap",)
-
-
-@on_simulated_driver
 def test_a_lost_card_is_a_state_of_that_card_and_it_can_come_back(sim: Sim) -> None:
     nvml, gpus = opened()
     before = nvml.read(gpus[2], slow=True)
@@ -149,8 +137,7 @@ def test_a_card_that_refuses_all_queries_reports_the_reason(sim: Sim) -> None:
     nvml, gpus = opened()
     sim.record()
     nvml.read(gpus[0], slow=True)
-    old_names = {"nvmlDeviceGetMemoryInfo", "nvmlDeviceGetCurrentClocksThrottleReasons"}
-    sim.gpus[0].fails = dict.fromkeys({*sim.calls(), *old_names}, NO_PERMISSION)
+    sim.gpus[0].fails = dict.fromkeys(sim.calls(), NO_PERMISSION)
     sim.write()
     sample = nvml.read(gpus[0], slow=True)
     assert (sample.lost, sample.error) == (False, "no permission to read this GPU")
@@ -192,7 +179,7 @@ def test_mig_instances_follow_their_card_and_have_no_utilisation(sim: Sim) -> No
         (sim.gpus[1].uuid, 1, None, None, False),
     ]
     assert gpus[1].memory_total_mib == 9984
-    assert [gpu.mig_ids for gpu in gpus] == [None, (1, 0), (3, 0), None]
+    assert [gpu.gpu_instance for gpu in gpus] == [None, 1, 3, None]
     assert nvml.read(gpus[0], slow=True).gpu_util_pct is None
     sample = nvml.read(gpus[1], slow=True)
     assert sample == GpuSample(
@@ -272,7 +259,7 @@ def test_implausible_values_are_unknown(sim: Sim) -> None:
 
 @on_simulated_driver
 def test_a_function_that_fails_on_one_gpu_only_is_unknown_there_only(sim: Sim) -> None:
-    functions = ("Name", "PciInfo_v3", "MemoryInfo_v2", "MemoryInfo", "MigMode", "EnforcedPowerLimit", "PowerUsage")
+    functions = ("Name", "PciInfo_v3", "MemoryInfo_v2", "MigMode", "EnforcedPowerLimit", "PowerUsage")
     sim.gpus[1].fails = {f"nvmlDeviceGet{function}": UNKNOWN for function in functions}
     sim.gpus[2].fails = {f"nvmlDeviceGet{function}": 3 for function in functions}
     sim.write()

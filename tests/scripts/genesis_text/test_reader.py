@@ -75,7 +75,7 @@ def test_every_line_of_the_real_logs_is_recognised(path: object) -> None:
             assert line_patterns.message(line) is not None
             assert (line_patterns.OTHER.search(raw) is None) == is_fps
         else:
-            assert line_patterns.from_library(line)
+            assert line_patterns.LIBRARY.match(line)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,10 @@
 """The kinds of failures, and the signs that identify them (`failure_signs.toml`)."""
 
 import re
-import tomllib
 from collections.abc import Sequence
 from enum import StrEnum
 from functools import cache
-from importlib import resources
+from pathlib import Path
 
 import msgspec
 
@@ -79,12 +78,11 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def table() -> Table:
     """Returns the contents of `failure_signs.toml`."""
-    text = resources.files("gmg_tui.scripts.genesis.output").joinpath("failure_signs.toml").read_text("utf-8")
-    return msgspec.convert(tomllib.loads(text), Table, dec_hook=_compiled)
 
+    def compiled(_: type, patterns: str | list[str]) -> re.Pattern[bytes]:
+        return re.compile("|".join([patterns] if isinstance(patterns, str) else patterns).encode())
 
-def _compiled(_: type, patterns: str | list[str]) -> re.Pattern[bytes]:
-    return re.compile("|".join([patterns] if isinstance(patterns, str) else patterns).encode())
+    return msgspec.toml.decode(Path(__file__).with_suffix(".toml").read_bytes(), type=Table, dec_hook=compiled)
 
 
 def sign_of(text: bytes) -> Sign | None:

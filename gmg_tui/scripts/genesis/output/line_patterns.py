@@ -68,13 +68,13 @@ LOCK: Final = re.compile(rb"Lock (?P<path>\S{1,400}\.lock) failed")
 COMPILER: Final = re.compile(rb"\[[TDIWEC] \d\d/\d\d/\d\d \d\d:\d\d:\d\d")
 """A line of Quadrants' or Taichi's native logger."""
 
-_LIBRARY = re.compile(
+LIBRARY: Final = re.compile(
     COMPILER.pattern + rb"|\[(?:Quadrants|GsTaichi|Taichi)\] "  # their banners on import
     rb"|\[\d{4}-\d\d-\d\d [\d:.]+\] \[CoACD\]"
     rb"|\s|libEGL|libGL|MESA|INFO:genesis:|WARNING:genesis:"
     rb"|.{0,500}?\w{0,60}(?:Warning|warning):"  # Python's warnings; the source line below is indented
 )
-"""Lines that libraries, not the script, print while Genesis starts."""
+"""The beginning of a plain line, with its indentation, that a library prints while Genesis starts, not the script."""
 
 REPORTED: Final = "gmg:fps "
 """The beginning of a line of `gmg_tui.report_fps`."""
@@ -83,12 +83,8 @@ _BAR = re.compile(r"(\d{1,3})%\|[^|\r\n]{0,600}\| {0,20}[\d.]{1,20}[kMGTPEZY]?/[
 USAGE: Final = re.compile(rb"[Uu]sage: {1,4}\S")
 """The beginning of the message with which argparse and click end a script."""
 
-_MARKUP = re.compile(rb"~{1,4}<|>~{1,4}")
-
-
-def unmarked(text: bytes) -> bytes:
-    """Returns `text` without Genesis' highlighting marks, which its exceptions contain."""
-    return _MARKUP.sub(b"", text) if b"~" in text else text
+MARKUP: Final = re.compile(rb"~{1,4}<|>~{1,4}")
+"""Genesis' highlighting marks, which its exceptions contain."""
 
 
 def plain(line: bytes) -> bytes:
@@ -103,11 +99,6 @@ def message(line: bytes) -> tuple[bytes, bytes] | None:
     if match is None:
         return None
     return match["level"] or match["raw_level"] or b"INFO", match["text"]
-
-
-def from_library(line: bytes) -> bool:
-    """True if a library printed this plain line (with its indentation), not the script."""
-    return _LIBRARY.match(line) is not None
 
 
 def number(raw: bytes) -> float:

@@ -44,17 +44,15 @@ class PrintedRate:
         self._env_steps = self._seconds = 0.0
         self._moments: deque[tuple[float, float]] = deque(maxlen=_MAX_MOMENTS)
         """Times, and the scene's environment steps done by then."""
-        self._fps: Fps | None = None
-        """The cached result of `fps`."""
 
     def new_scene(self) -> None:
         """Restarts the average, as Genesis does for another scene or another number of environments."""
-        self._before = self._at = self._steps_before = self._fps = None
+        self._before = self._at = self._steps_before = None
         self._moments.clear()
 
     def add(self, numbers: Sequence[float], now: float, *, smoothed: bool, n_envs: int | None = None) -> None:
         """Adds printed numbers, in order, that arrived at `now` (monotonic seconds)."""
-        self._samples, self._fps = self._samples + len(numbers), None
+        self._samples += len(numbers)
         self._last, self._max = numbers[-1], max(self._max, *numbers)
         self._plain = not smoothed
         rates = self._unsmoothed(numbers) if smoothed else list(numbers)
@@ -68,7 +66,7 @@ class PrintedRate:
 
     def count(self, steps: float, now: float) -> None:
         """Adds the script's own count of environment steps since its start."""
-        before, self._steps_before, self._fps = self._steps_before, steps, None
+        before, self._steps_before = self._steps_before, steps
         if before is None or steps < before:
             self._at = None
             self._moments.clear()
@@ -76,13 +74,13 @@ class PrintedRate:
 
     def fps(self) -> Fps | None:
         """Returns all rates; None before the first number."""
-        if self._fps is not None or (self._at is None and not self._samples):
-            return self._fps
+        if self._at is None and not self._samples:
+            return None
         settled = only = self._last if self._plain and self._samples else None
         if len(self._moments) > 1:
             (begin, first), (end, last) = self._moments[0], self._moments[-1]
             settled = (last - first) / (end - begin)
-        self._fps = Fps(
+        return Fps(
             self._last if self._samples else None,
             self._env_steps / self._seconds if self._seconds else only,
             self._max if self._samples else None,
@@ -92,7 +90,6 @@ class PrintedRate:
             seconds=self._seconds or None,
             counted="printed",
         )
-        return self._fps
 
     def _unsmoothed(self, numbers: Sequence[float]) -> list[float]:
         """Returns the samples behind the numbers, none for the first of an average."""

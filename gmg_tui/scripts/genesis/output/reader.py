@@ -295,7 +295,7 @@ class Reader:
         line = line_patterns.plain(raw[:MAX_LINE_BYTES])
         if line.startswith(b"Traceback (most recent call last)") or line_patterns.USAGE.match(line):
             self._is_failing = True
-        foreign = raw[:1] in b" \t" or line_patterns.message(line) is not None or line_patterns.from_library(line)
+        foreign = raw[:1] in b" \t" or line_patterns.message(line) or line_patterns.LIBRARY.match(line)
         return bool(line) and not foreign and not self._is_failing
 
     def _simulated(self) -> None:

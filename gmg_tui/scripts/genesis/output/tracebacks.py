@@ -42,7 +42,7 @@ class Line(NamedTuple):
 
 def parsed(tail: Sequence[bytes]) -> list[Line]:
     """Returns lines of output without escape sequences, boxes, and prefixes of tracebacks."""
-    texts = [_PREFIX.sub(b"", line_patterns.unmarked(line_patterns.plain(raw))) for raw in tail]
+    texts = [_PREFIX.sub(b"", line_patterns.MARKUP.sub(b"", line_patterns.plain(raw))) for raw in tail]
     pairs = zip(tail, texts, strict=True)
     indented = (raw[:1] in (b" ", b"\t") or text.startswith(_LOGURU_FRAME) for raw, text in pairs)
     return list(_unboxed([Line(*each) for each in zip(texts, indented, strict=True) if each[0]]))
