@@ -47,7 +47,7 @@ class Dialog(ModalScreen[Result], TrueSizeScreen[Result]):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,ctrl+c", "cancel", "Cancel", show=False),
+        Binding("escape,ctrl+c", "dismiss", "Cancel", show=False),
         Binding("up,k,left,h", "app.focus_previous", "Previous button", show=False),
         Binding("down,j,right,l", "app.focus_next", "Next button", show=False),
     ]
@@ -64,14 +64,6 @@ class Dialog(ModalScreen[Result], TrueSizeScreen[Result]):
     def contents(self) -> ComposeResult:
         """Yields the widgets in the frame."""
         raise NotImplementedError
-
-    def action_answer(self, answer: Result) -> None:
-        """Closes with the answer."""
-        self.dismiss(answer)
-
-    def action_cancel(self) -> None:
-        """Closes without an answer."""
-        self.dismiss(None)
 
 
 class Choice(NamedTuple):
@@ -93,7 +85,9 @@ class ChoiceScreen(Dialog[Any]):
     def contents(self) -> ComposeResult:
         """Yields the question and its answers, side by side if they need no explanation."""
         yield Static(plain(self._question))
-        answers = [Button(each.label, action=f"screen.answer({each.answer!r})", compact=True) for each in self._choices]
+        answers = [
+            Button(each.label, action=f"screen.dismiss({each.answer!r})", compact=True) for each in self._choices
+        ]
         if not any(each.effect for each in self._choices):
             yield Horizontal(*answers, classes="buttons")
             return
@@ -117,7 +111,7 @@ def confirmation(question: str) -> ChoiceScreen:
 
 def quit_dialog(app: App[Any], session: Session, snapshot: Snapshot, *, stopping: bool = False) -> ChoiceScreen:
     """Asks whether to `leave` the workers running, `stop` them or, while they are `stopping`, `kill` them."""
-    spec, queue, shown = session.spec, snapshot.queue, keys.displayed(app)
+    spec, queue = session.spec, snapshot.queue
     wait = f" for up to {units.span(spec.sigint_wait_s)}" if spec.sigint_wait_s else ""
     signals = f"SIGINT{wait}, then SIGTERM, then SIGKILL."
     if snapshot.tuning is not None:
@@ -131,7 +125,7 @@ def quit_dialog(app: App[Any], session: Session, snapshot: Snapshot, *, stopping
     count, waiting = (live, "") if queue is None else (queue.running, f", {queue.waiting:,} waiting")
 
     def choice(answer: str, label: str, key: str, effect: str) -> Choice:
-        return Choice(answer, f"{label} ({shown[key]})", keys.of_id(key), effect)
+        return Choice(answer, f"{label} ({keys.displayed(app, key)})", keys.of_id(key), effect)
 
     opened_again = f"Closes the screen only; `gmg-tui attach {spec.name}` opens it again."
     lost = "SIGKILL now: unsaved kernels must be compiled again."
@@ -153,8 +147,8 @@ class LineBar(Input):
         Binding("ctrl+c", "quit", "Quit", show=False),
     ]
 
-    def __init__(self, name: str, value: str, placeholder: str, apply: Callable[[str], object]) -> None:
-        super().__init__(value, placeholder=placeholder, compact=True, name=name)
+    def __init__(self, value: str, placeholder: str, apply: Callable[[str], object]) -> None:
+        super().__init__(value, placeholder=placeholder, compact=True)
         self.cursor_blink = False  # a blinking cursor is traffic on a slow line
         self._apply, self._applied = apply, value
         self._timer: Timer | None = None
@@ -193,14 +187,10 @@ class LineBar(Input):
 
 async def ask_line(screen: Screen[Any], bar: LineBar) -> None:
     """Opens a line above the keys, closing any other one."""
-    if not screen.is_attached:  # the app is ending
-        return
-    opened = next(iter(screen.query(LineBar)), None)
-    if opened is not None and opened.name != bar.name:
-        await opened.remove()
-    if opened is None or opened.name != bar.name:
-        await screen.mount(opened := bar, before=screen.query_one(KeysFooter))
-    screen.set_focus(opened)  # now, so that it gets the next key
+    if screen.is_attached:  # the app is not ending
+        await screen.query(LineBar).remove()
+        await screen.mount(bar, before=screen.query_one(KeysFooter))
+        screen.set_focus(bar)  # now, so that it gets the next key
 
 
 class Commands(SystemCommandsProvider):

@@ -123,7 +123,7 @@ class EditScreen(Dialog[None]):
         yield from (self._args, self._env)
         with Horizontal(classes="buttons"):
             yield Button("Restart (ctrl+s)", action="screen.apply", compact=True)
-            yield Button("Cancel (esc)", action="screen.cancel", compact=True)
+            yield Button("Cancel (esc)", action="screen.dismiss", compact=True)
 
     def on_mount(self) -> None:
         """Asks the engine for the settings."""

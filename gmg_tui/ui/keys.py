@@ -53,12 +53,12 @@ SCROLL: Final = (
 )
 """Keys of the focused widget of a page: a table or text."""
 
-SEARCH: Final = (
-    Binding("slash", "search", "Search", id="search", tooltip="Search the log."),
+SEARCH: Final = Binding("slash", "search", "Search", id="search", tooltip="Search the log.")
+MATCHES: Final = (
     Binding("n", "search_next('down')", "Next match", id="next", tooltip="Go to the next match.", show=False),
     Binding("N", "search_next('up')", "Previous match", id="previous", tooltip="Go to the previous match.", show=False),
 )
-"""Keys of screens with a log."""
+"""Keys of a log."""
 
 _TROUBLE: Final = "Select the next worker that has failed or has an alert."
 _COPY: Final = "Copy the selected text, or the line, row or facts that the pane shows."
@@ -68,7 +68,8 @@ _MAIN: Final = (
     Binding("left,h", "move('left')", "Left", id="left", tooltip="Select the worker to the left.", show=False),
     Binding("right,l", "move('right')", "Right", id="right", tooltip="Select the worker to the right.", show=False),
     *WORKER,
-    *SEARCH,
+    SEARCH,
+    *MATCHES,
     Binding("tab", "tab(1)", "Next tab", id="section", tooltip="Show the next tab of the pane."),
     Binding(
         "shift+tab", "tab(-1)", "Previous tab", id="previous-section", tooltip="Show the previous tab.", show=False
@@ -148,10 +149,9 @@ def of_id(name: str) -> list[str]:
     return next(keys_of(each) for each in MAIN if each.id == name)
 
 
-def displayed(app: App[Any]) -> dict[str, str]:
-    """Returns the display name of each binding's first key, by id, for texts that mention keys."""
-    first = {each.id: keys_of(each)[0] for each in MAIN if each.id}
-    return {name: app.get_key_display(Binding(key, "none")) for name, key in first.items()}
+def displayed(app: App[Any], name: str) -> str:
+    """Returns the display name of a binding's first key, for texts that mention it."""
+    return app.get_key_display(Binding(of_id(name)[0], "none"))
 
 
 async def act_in_order(widget: Widget, event: Key) -> None:

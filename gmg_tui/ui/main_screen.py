@@ -258,7 +258,7 @@ class MainScreen(TrueSizeScreen[None]):
     async def action_filter_workers(self) -> None:
         """Opens the filter line."""
         hint = "words of the workers to show: of slot, node, state, job, group, GPU or reason"
-        await ask_line(self, LineBar("workers", self._view.filter, hint, self.filter_workers))
+        await ask_line(self, LineBar(self._view.filter, hint, self.filter_workers))
 
     def filter_workers(self, text: str) -> None:
         """Shows only the workers that a filter's `text` matches, and the log of the selected one."""
@@ -308,11 +308,11 @@ class MainScreen(TrueSizeScreen[None]):
     async def action_search(self) -> None:
         """Opens the search line."""
         await self.action_show_tab(Tab.LOG)
-        await ask_line(self, LineBar("search", self.log_view.sought.text, "search the log", self.log_view.search))
+        await ask_line(self, LineBar(self.log_view.sought.text, "search the log", self.log_view.search))
 
     def action_search_next(self, direction: str) -> None:
         """Goes to the next match."""
-        self.log_view.search_next(direction)
+        self.log_view.action_search_next(direction)
 
     async def action_copy_line(self) -> None:
         """Copies the selected text, else the line, row or facts shown in the pane."""

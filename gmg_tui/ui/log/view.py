@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import work
+from textual.binding import BindingType
 from textual.message import Message
 from textual.selection import Selection
 from textual.strip import Strip
 
 from gmg_tui.model import units
+from gmg_tui.ui import keys
 from gmg_tui.ui.drawing import WHEEL_ROWS, Piece, Row
 from gmg_tui.ui.log.rows import Place, Query, highlighted, index_of, moved, part_of, wrapped
 from gmg_tui.ui.log.source import LogSource, Search
@@ -36,6 +38,7 @@ class LogView(Rows):
     """
 
     DEFAULT_CSS = "LogView { height: 1fr; }"
+    BINDINGS: ClassVar[list[BindingType]] = [*keys.SCROLL, *keys.MATCHES]
     ALLOW_SELECT = True
 
     class Changed(Message):
@@ -322,7 +325,7 @@ class LogView(Rows):
             await found.step()
 
     @work
-    async def search_next(self, direction: str) -> None:
+    async def action_search_next(self, direction: str) -> None:
         """Goes to the next match `up` or `down`; after the newest, to a newly written one or the first."""
         if self.sought.text and self.found is None:  # the log has changed since
             self._search(self.sought)

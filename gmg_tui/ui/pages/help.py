@@ -37,7 +37,7 @@ class HelpScreen(Dialog[None]):
         Facts { margin-bottom: 1; overflow-y: hidden; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark", "cancel", "Close", show=False, id="help")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark", "dismiss", "Close", show=False, id="help")]
     heading = "Help"
 
     def __init__(self, app: SessionApp) -> None:

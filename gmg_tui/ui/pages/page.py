@@ -108,11 +108,12 @@ class Page(TrueSizeScreen[None]):
 class LogPage(Page):
     """The log of a job that has left its slot, which can be scrolled and searched."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*keys.SCROLL, *keys.SEARCH]
+    BINDINGS: ClassVar[list[BindingType]] = [keys.SEARCH]
 
     def __init__(self, name: str, path: Path) -> None:
         super().__init__()
         self._log, self._source = LogView(), LogSource(name, lambda: path)
+        self._log.can_focus = True  # for its keys
 
     def body(self) -> ComposeResult:
         """Yields the log."""
@@ -120,6 +121,7 @@ class LogPage(Page):
 
     def on_mount(self) -> None:
         """Shows the end of the log."""
+        self._log.focus()
         self._log.empty = "The log is empty, or cannot be read."
         self._log.open(self._source)
 
@@ -132,13 +134,9 @@ class LogPage(Page):
         """Updates the title with the visible part of the log."""
         self.show_title()
 
-    def action_go(self, direction: str) -> None:
-        """Scrolls."""
-        self._log.action_go(direction)
-
     async def action_search(self) -> None:
         """Opens the search line."""
-        await ask_line(self, LineBar("search", self._log.sought.text, "search the log", self._log.search))
+        await ask_line(self, LineBar(self._log.sought.text, "search the log", self._log.search))
 
     def action_back(self) -> None:
         """Ends the search, else returns to the previous screen."""
@@ -146,10 +144,6 @@ class LogPage(Page):
             self._log.search("")
         else:
             super().action_back()
-
-    def action_search_next(self, direction: str) -> None:
-        """Goes to the next match."""
-        self._log.search_next(direction)
 
 
 class TablePage(Page, Generic[T]):

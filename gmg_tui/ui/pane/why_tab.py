@@ -48,7 +48,7 @@ class WhyTab(Facts):
         if verdict.advice:
             yield Fact("try", verdict.advice)
         yield from (Fact("" if number else "figures", text) for number, text in enumerate(verdict.evidence))
-        key = keys.displayed(self.app)["details"]
+        key = keys.displayed(self.app, "details")
         if here and trouble is not None:
             yield Fact("stacks", trouble, "dim")
         elif speed.state.live and not self._view.readonly and not (here and spot):
