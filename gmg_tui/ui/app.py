@@ -188,13 +188,13 @@ class GmgApp(SessionApp, inherit_bindings=False):
         from gmg_tui.ui.pages.tuning import TuningPage
 
         page = QueuePage if self.view.snapshot.tuning is None else TuningPage
-        await self.push_screen(page(self.engine, self.view))
+        await self.push_screen(page())
 
     async def action_tried(self) -> None:
         """Shows all arguments tried so far."""
         from gmg_tui.ui.pages.tried import TriedPage
 
-        await self.push_screen(TriedPage(self.engine))
+        await self.push_screen(TriedPage())
 
     async def action_help(self) -> None:
         """Shows the help, which begins with the keys of the current page."""

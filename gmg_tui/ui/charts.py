@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Final, NamedTuple, TypeAlias
 
 from gmg_tui.model import units
-from gmg_tui.ui.drawing import Piece, Row, Values, braille_line
+from gmg_tui.ui.drawing import Row, Values, braille_line
 
 GUTTER: Final = 9
 """Cells left of a plot, for its axis and labels."""
@@ -129,14 +129,10 @@ class Canvas:
             if labels is not None:
                 label = labels.get(number)
                 row.add(f"{(label or '')[: GUTTER - 2]:>{GUTTER - 2}} {'│' if label is None else '┤'}", "dim")
-            made.append(_add_cells(row, cells))
+            for style, run in groupby(cells, key=lambda cell: cell[1]):
+                row.add("".join(text for text, _ in run), style)
+            made.append(row)
         return made
-
-
-def _add_cells(row: Row, cells: Sequence[Piece]) -> Row:
-    for style, run in groupby(cells, key=lambda cell: cell[1]):
-        row.add("".join(text for text, _ in run), style)
-    return row
 
 
 def joined(places: Iterable[float], values: Iterable[float], dots: int) -> list[float | None]:
@@ -156,17 +152,18 @@ def joined(places: Iterable[float], values: Iterable[float], dots: int) -> list[
 
 def bottom_axis(width: int, ticks: Mapping[int, str], marks: Mapping[int, str] = {}) -> list[Row]:
     """Returns the axis below a plot: ticks, the labels that fit, and letters (`marks`), all by column."""
-    line, labels, free = [("─", "dim")] * width, [" "] * width, width
+    canvas, free = Canvas(width, AXIS_ROWS), width
+    canvas.put(0, 0, "─" * width, "dim")
     for column, text in sorted(ticks.items(), reverse=True):
-        line[column] = ("┬", "dim")
+        canvas.put(column, 0, "┬", "dim")
         start = max(0, min(width - len(text), column - len(text) // 2))
         if start + len(text) <= free:
-            labels[start : start + len(text)] = text
+            canvas.put(start, 1, text, "dim")
             free = start - 1
     for column, letter in marks.items():
-        line[column] = (letter, "tab")
-    below = Row(width + GUTTER).to(GUTTER).add("".join(labels), "dim")
-    return [_add_cells(Row(width + GUTTER).to(GUTTER - 1).add("└", "dim"), line), below]
+        canvas.put(column, 0, letter, "tab")
+    corner = Row(width + GUTTER).to(GUTTER - 1).add("└", "dim"), Row(width + GUTTER).to(GUTTER)
+    return [left.append(row) for left, row in zip(corner, canvas.rows(), strict=True)]
 
 
 # Metrics over time

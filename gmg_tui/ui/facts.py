@@ -55,8 +55,8 @@ class Facts(Rows):
 
     BINDINGS: ClassVar[list[BindingType]] = [*keys.SCROLL]
 
-    def __init__(self, facts: Sequence[Fact] = (), *, block_width: int = 0, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
+    def __init__(self, facts: Sequence[Fact] = (), *, block_width: int = 0) -> None:
+        super().__init__()
         self._facts = tuple(facts)
         self._block_width = block_width
 

@@ -22,16 +22,6 @@ def action_of(binding: Binding) -> str:
     return binding.action.removeprefix("app.").partition("(")[0]
 
 
-WORKER: Final = (
-    Binding("r", "app.act('restart')", "Restart", id="restart", tooltip="Restart the worker."),
-    Binding(
-        "x", "app.act('stop')", "Stop", id="stop", tooltip="Stop the worker: SIGINT, SIGTERM, SIGKILL, with waits."
-    ),
-    Binding("X", "app.act('kill')", "Kill", id="kill", tooltip="Kill the worker with SIGKILL."),
-    Binding("e", "app.edit", "Edit", id="edit", tooltip="Edit arguments and environment, then restart."),
-)
-"""Keys that act on the selected worker."""
-
 SESSION: Final = (
     Binding("Q", "queue", "Queue", id="queue", tooltip="Show the queue of a sweep, or the trials of a tuning."),
     Binding("a", "tried", "Tried", id="tried", tooltip="Show all arguments that were tried."),
@@ -67,7 +57,12 @@ _MAIN: Final = (
     Binding("down,j", "move('down')", "Down", id="down", tooltip="Select the worker below.", show=False),
     Binding("left,h", "move('left')", "Left", id="left", tooltip="Select the worker to the left.", show=False),
     Binding("right,l", "move('right')", "Right", id="right", tooltip="Select the worker to the right.", show=False),
-    *WORKER,
+    Binding("r", "app.act('restart')", "Restart", id="restart", tooltip="Restart the worker."),
+    Binding(
+        "x", "app.act('stop')", "Stop", id="stop", tooltip="Stop the worker: SIGINT, SIGTERM, SIGKILL, with waits."
+    ),
+    Binding("X", "app.act('kill')", "Kill", id="kill", tooltip="Kill the worker with SIGKILL."),
+    Binding("e", "app.edit", "Edit", id="edit", tooltip="Edit arguments and environment, then restart."),
     SEARCH,
     *MATCHES,
     Binding("tab", "tab(1)", "Next tab", id="section", tooltip="Show the next tab of the pane."),

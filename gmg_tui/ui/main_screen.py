@@ -13,6 +13,7 @@ from textual.geometry import Size
 
 from gmg_tui.model import Settings
 from gmg_tui.session.client import Source
+from gmg_tui.session.protocol import Action
 from gmg_tui.ui import keys, terminal
 from gmg_tui.ui.dialogs import LineBar, ask_line
 from gmg_tui.ui.header import header_rows
@@ -102,11 +103,11 @@ class MainScreen(TrueSizeScreen[None]):
 
     def has_effect(self, action: str) -> bool:
         """Returns False if the keys of `action` would do nothing, or only show a message."""
-        if not self._view.selected and (action.startswith("app.act(") or action in {"app.edit", "mark", "details"}):
-            return False
-        if action in {"app.act('stop')", "app.act('kill')"} or (action == "app.edit" and self._view.queue is not None):
-            return self.app.anything_runs
-        return True
+        if action == "app.edit":
+            return bool(self.app.targets(None))
+        if action.startswith("app.act("):
+            return bool(self.app.targets(Action(action.split("'")[1])))
+        return bool(self._view.selected) or action not in {"mark", "details"}
 
     @property
     def active_bindings(self) -> dict[str, ActiveBinding]:
@@ -180,11 +181,13 @@ class MainScreen(TrueSizeScreen[None]):
 
     async def action_stacks(self) -> None:
         """Shows the Python stack of the selected worker, or of each rank of its group."""
-        if self.app.worker_slot():
-            await self.action_show_tab(Tab.WHY)
-            self._maximize(on=True)
-            if isinstance(self.pane.shown, WhyTab):
-                self.pane.shown.show_stacks()
+        if not self.app.slots():
+            self.app.say_why_none()
+            return
+        await self.action_show_tab(Tab.WHY)
+        self._maximize(on=True)
+        if isinstance(self.pane.shown, WhyTab):
+            self.pane.shown.show_stacks()
 
     def action_mark(self) -> None:
         """Marks or unmarks the selected worker, or all workers of a folded node."""
@@ -243,9 +246,7 @@ class MainScreen(TrueSizeScreen[None]):
 
     def action_choose(self, slot: str) -> None:
         """Selects a worker, or enlarges the pane of the selected one."""
-        if slot == self._view.selected:
-            self._maximize(on=True)
-        self.app.select(slot)
+        self.app.select(slot, maximize=slot == self._view.selected)
 
     # Order, filter, folds
 

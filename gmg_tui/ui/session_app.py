@@ -159,67 +159,55 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         self.view.choose(slot)
         self.refresh_view()
 
-    @property
-    def _marks(self) -> bool:
-        """True if actions apply to marked workers: only while these are visible."""
-        return not self.view.maximized and all(isinstance(screen, ModalScreen) for screen in self.screen_stack[1:])
-
-    def worker_slot(self) -> str:
-        """Returns the slot for an action on one worker; empty, with a message, if there is none."""
+    def slots(self) -> list[str]:
+        """Returns the slots that actions apply to: the marked ones while these are visible, else the selected one."""
         view = self.view
-        if self._marks and (node := view.folded_node):
-            self.say(f"{node} is folded: unfold it, or mark its workers.")
-            return ""
-        if not view.selected:
-            self.say(view.why_empty)
-        return view.selected
+        if not view.maximized and all(isinstance(screen, ModalScreen) for screen in self.screen_stack[1:]):
+            if marked := [slot for slot in view.slots if slot in view.marked]:
+                return marked
+            if view.folded_node:
+                return []
+        return list(filter(None, [view.selected]))
 
-    @property
-    def _marked(self) -> list[str]:
-        """The marked slots that actions apply to."""
-        return [slot for slot in self.view.slots if slot in self.view.marked] if self._marks else []
-
-    @property
-    def anything_runs(self) -> bool:
-        """True if a process runs on a marked slot, or if none is marked on the selected one."""
-        workers = map(self.view.worker_on, self._marked or [self.view.selected])
-        idle = WorkerState.WAITING if self.view.queue is not None else None
-        return any(worker is not None and not worker.state.ended and worker.state is not idle for worker in workers)
-
-    def _slots(self) -> list[str]:
-        """Returns the marked slots, else the selected one; empty, with a message, if there is none."""
-        return self._marked or list(filter(None, [self.worker_slot()]))
-
-    def _targets(self, action: Action | None) -> list[Worker]:
-        """Returns the workers that `action` (None: edit) applies to; empty, with a message, if there are none."""
-        view, slots = self.view, self._slots()
-        workers = [worker for slot in slots if (worker := view.worker_on(slot)) is not None]
-        if view.queue is not None:
+    def targets(self, action: Action | None) -> list[Worker]:
+        """Returns the workers that `action` (None: edit) applies to."""
+        workers = [worker for slot in self.slots() if (worker := self.view.worker_on(slot)) is not None]
+        is_queue = self.view.queue is not None
+        if is_queue:
             workers = [worker for worker in workers if worker.job is not None]
         # Ended workers cannot be stopped or killed, nor an ended job edited.
-        if action in {Action.STOP, Action.KILL} or (action is None and view.queue is not None):
+        if action in {Action.STOP, Action.KILL} or (action is None and is_queue):
             workers = [worker for worker in workers if not worker.state.ended]
-        if slots and not workers:
-            self.say(f"Nothing runs on {slots[0] if len(slots) == 1 else 'the marked slots'}.")
         return workers
+
+    def say_why_none(self) -> None:
+        """Shows why an action applies to no worker."""
+        view, slots = self.view, self.slots()
+        if slots:
+            self.say(f"Nothing runs on {slots[0] if len(slots) == 1 else 'the marked slots'}.")
+        else:
+            node = view.folded_node
+            self.say(f"{node} is folded: unfold it, or mark its workers." if node else view.why_empty)
 
     def action_act(self, name: str) -> None:
         """Restarts, stops or kills the selected or marked workers; `name` is the `Action`'s."""
         action = Action(name)
-        self._request(action, self._targets(action))
+        if workers := self.targets(action):
+            self._request(action, workers)
+        else:
+            self.say_why_none()
 
     def action_restart_failed(self) -> None:
         """Restarts all workers that failed or are stuck, even hidden ones."""
         view = self.view
         wrong = [worker for worker in view.snapshot.workers if worker.state is WorkerState.FAILED or worker.stuck]
-        if not wrong:
+        if wrong:
+            self._request(Action.RESTART, wrong)
+        else:
             self.say("No worker has failed or is stuck.")
-        self._request(Action.RESTART, wrong)
 
     def _request(self, action: Action, workers: Sequence[Worker]) -> None:
         """Acts on the current workers, after any question is answered with yes."""
-        if not workers:
-            return
         text = question(action, self.view, workers)
         same_attempt = bool(text) or action is Action.KILL
         seen = {worker.slot: Seen(worker.job, worker.attempt if same_attempt else None) for worker in workers}
@@ -231,8 +219,10 @@ class SessionApp(App[Outcome], inherit_bindings=False):
 
     def action_use_gpu(self, used: bool) -> None:
         """Enables or disables the GPUs of the selected or marked slots for jobs."""
-        if slots := self._slots():
+        if slots := self.slots():
             self.request(partial(self._use_gpu, slots, used=used))
+        else:
+            self.say_why_none()
 
     async def _use_gpu(self, slots: Sequence[str], *, used: bool) -> None:
         for slot in slots:
@@ -243,14 +233,16 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         """Opens the edit dialog, with the `start` settings instead of the current ones if given."""
         from gmg_tui.ui.edit import EditScreen
 
-        if slots := [worker.slot for worker in self._targets(None)]:
-            slots.sort(key=lambda slot: slot != self.view.selected)
+        slots = sorted((each.slot for each in self.targets(None)), key=lambda slot: slot != self.view.selected)
 
-            def asked() -> str:
-                workers = [worker for slot in slots if (worker := self.view.worker_on(slot)) is not None]
-                return question(Action.RESTART, self.view, workers)
+        def asked() -> str:
+            workers = [worker for slot in slots if (worker := self.view.worker_on(slot)) is not None]
+            return question(Action.RESTART, self.view, workers)
 
+        if slots:
             await self.push_screen(EditScreen(self.engine, self.view, slots, asked, start))
+        else:
+            self.say_why_none()
 
     def log_path(self, slot: str) -> Path | None:
         """Returns the path of the log of the worker on `slot`; None if there is none."""

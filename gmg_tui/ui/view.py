@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from gmg_tui.model import GpuSample, JobRecord, Queue, Slot, Snapshot, Worker, WorkerState
+from gmg_tui.model import JobRecord, Queue, Snapshot, Worker, WorkerState
 from gmg_tui.results.column import ranked
 from gmg_tui.session.client import Source
 from gmg_tui.session.protocol import Welcome
@@ -135,31 +135,23 @@ class View:
         """The progress of the sweep; None in a plain run."""
         return self.snapshot.queue
 
-    def slot(self, name: str) -> Slot | None:
-        """Returns the slot called `name`."""
-        return self._slots.get(name)
-
     def worker_on(self, slot: str) -> Worker | None:
         """Returns the worker on `slot`; None if it has none yet."""
         return self._workers.get(slot)
 
     def of(self, name: str) -> SlotView:
         """Returns the state of the slot `name`, with a waiting worker if it has none yet."""
+        slot = self._slots[name]
         return SlotView(
-            self._slots[name],
+            slot,
             self._workers.get(name) or Worker(name, self._numbers[name], WorkerState.WAITING),
-            self.sample(name),
+            self._samples.get(slot.gpu.uuid) if slot.gpu is not None else None,
             self.histories[name],
             self.snapshot.time,
             chosen=name == self.selected,
             marked=name in self.marked,
             median_fps=self._medians.get(name),
         )
-
-    def sample(self, slot: str) -> GpuSample | None:
-        """Returns the newest sample of a slot's GPU; None on a CPU slot."""
-        entry = self._slots.get(slot)
-        return self._samples.get(entry.gpu.uuid) if entry is not None and entry.gpu is not None else None
 
     # Filter and order
 

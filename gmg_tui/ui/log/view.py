@@ -97,7 +97,7 @@ class LogView(Rows):
         rows, match = self.source.rows, self._match_index
         if not rows:
             return [Row(width).add(f" {self._trouble or self.empty}", "dim")]
-        lowest = self._moved(Place(len(rows), 0), -self._page)
+        lowest = self._moved(Place(len(rows), 0), -self.size.height)
         top = lowest if self.source.following else min(self._top, lowest)
         self._place_top(top)
         lines, continued = list[Row](), list[bool]()
@@ -105,10 +105,10 @@ class LogView(Rows):
             parts = wrapped(rows[index], width, self.sought.marks(rows[index]), here=index == match)
             lines += parts
             continued += [False, *[True] * (len(parts) - 1)]
-            if len(lines) >= self._page + top.part:
+            if len(lines) >= self.size.height + top.part:
                 break
         self._continued = continued[top.part :]
-        return lines[top.part : top.part + self._page]
+        return lines[top.part : top.part + self.size.height]
 
     def status(self) -> list[Piece]:
         """Returns the log's status for the row of tabs, most important first."""
@@ -177,10 +177,6 @@ class LogView(Rows):
 
     # Following and scrolling
 
-    @property
-    def _page(self) -> int:
-        return max(0, self.size.height)
-
     def _moved(self, place: Place, count: int) -> Place:
         return moved(self.source.rows, self.size.width, place, count)
 
@@ -196,7 +192,7 @@ class LogView(Rows):
 
     @property
     def _bottom(self) -> int:
-        end = self._moved(self._top, self._page)
+        end = self._moved(self._top, self.size.height)
         return end.row + (end.part > 0)
 
     def follow(self) -> None:
@@ -216,7 +212,7 @@ class LogView(Rows):
         self.screen.clear_selection()
         self.pause()
         self._place_top(self._moved(self._top, count))
-        if count > 0 and self._moved(self._top, self._page).row >= len(self.source.rows):
+        if count > 0 and self._moved(self._top, self.size.height).row >= len(self.source.rows):
             self._load(self._load_below) if self.source.has_below else self.follow()
         elif count < 0 and self._top.row == 0 and self.source.has_above:
             self._load(self._load_above)
@@ -224,7 +220,7 @@ class LogView(Rows):
 
     def action_go(self, direction: str) -> None:
         """Scrolls a line or a page, or to the first (`home`) or last row (`end`)."""
-        page = self._page - 1
+        page = self.size.height - 1
         if direction == "end":
             self.follow()
         elif direction != "home":
@@ -284,8 +280,8 @@ class LogView(Rows):
             return
         row = self.source.rows[index := index_of(self.source.rows, position)]
         place = Place(index, part_of(row, self.size.width, self.sought.marks(row)))
-        if not self._top <= place < self._moved(self._top, self._page):
-            self._place_top(self._moved(place, -(self._page // 2)))
+        if not self._top <= place < self._moved(self._top, self.size.height):
+            self._place_top(self._moved(place, -(self.size.height // 2)))
 
     # Search
 

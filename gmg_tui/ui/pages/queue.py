@@ -16,14 +16,12 @@ from gmg_tui.model.jobs import SKIPPED
 from gmg_tui.results import job_columns
 from gmg_tui.results.column import Column
 from gmg_tui.results.report import best_of, ordered
-from gmg_tui.session.client import Source
 from gmg_tui.ui import worker_text
 from gmg_tui.ui.drawing import Piece
 from gmg_tui.ui.facts import Fact
 from gmg_tui.ui.header import progress
 from gmg_tui.ui.pages.page import LogPage, TablePage
 from gmg_tui.ui.table import Table
-from gmg_tui.ui.view import View
 
 T = TypeVar("T")
 PART: Final = 500
@@ -58,11 +56,6 @@ class JobsPage(TablePage[T], Generic[T]):
     ]
     OPENED_BY = "queue"
     ENTER = "details"
-
-    def __init__(self, engine: Source, view: View, table: Table[T]) -> None:
-        super().__init__(table)
-        self._engine = engine
-        self._view = view
 
     def on_mount(self) -> None:
         """Follows the snapshots."""
@@ -112,7 +105,7 @@ class JobsPage(TablePage[T], Generic[T]):
 
     def act(self, action: QueueAction, *numbers: int) -> None:
         """Sends an action on jobs to the engine."""
-        self.app.request(partial(self._engine.act_on_jobs, action, *numbers))
+        self.app.request(partial(self.app.engine.act_on_jobs, action, *numbers))
 
 
 # Jobs
@@ -155,10 +148,8 @@ class QueuePage(JobsPage[JobRecord]):
     PALETTE = (("Retry failed jobs", "Run all failed jobs again, in order.", "retry_failed"),)
     PERIOD_S = 0.25
 
-    def __init__(self, engine: Source, view: View) -> None:
+    def __init__(self) -> None:
         super().__init__(
-            engine,
-            view,
             Table(
                 (),
                 key=lambda job: str(job.number),
@@ -184,11 +175,11 @@ class QueuePage(JobsPage[JobRecord]):
 
     async def ask(self) -> None:
         """Queries all jobs if the queue has changed."""
-        queue = self._view.queue
+        queue = self.app.view.queue
         if queue is None or queue.version == self._version:
             return
         await asyncio.sleep(self.PERIOD_S * (len(self._records) // PART))  # longer queues less often
-        parts = [await self._engine.queue(first, PART) for first in range(0, queue.jobs, PART)]
+        parts = [await self.app.engine.queue(first, PART) for first in range(0, queue.jobs, PART)]
         self._version = queue.version
         self._records = {job.number: job for part in parts for job in part}  # a job that moves may be in two parts
         self._names.clear()
@@ -196,7 +187,7 @@ class QueuePage(JobsPage[JobRecord]):
 
     def _arrange(self, jobs: Sequence[JobRecord]) -> None:
         """Sets the columns for these jobs, and finds the best one by the sweep's metric."""
-        sweep, column, self._best = self._view.session.spec.sweep, None, ""
+        sweep, column, self._best = self.app.view.session.spec.sweep, None, ""
         with suppress(GmgError):  # no job has reported it yet
             order, column, _ = ordered(jobs, sweep.best if sweep is not None else None)
             if column is not None and (best := best_of(order, column)) is not None:
@@ -205,7 +196,7 @@ class QueuePage(JobsPage[JobRecord]):
 
     def update_snapshot(self) -> None:
         """Updates the jobs that may have changed: those with workers."""
-        snapshot, records = self._view.snapshot, self._records
+        snapshot, records = self.app.view.snapshot, self._records
         # The first worker of a job represents it.
         workers = {worker.job: worker for worker in reversed(snapshot.workers) if not worker.state.ended}
         groups = {group.job: group.fps for group in snapshot.groups}
@@ -227,17 +218,13 @@ class QueuePage(JobsPage[JobRecord]):
         self._live = set(live)
         self.show_title()
 
-    def on_resize(self) -> None:
-        """Fits the progress to the width."""
-        self.show_title()
-
     def title_pieces(self) -> list[Piece]:
         """Returns the queue's progress, the best job and, at the end, the command for the results."""
-        queue = self._view.queue or Queue(0, 0, 0, 0, 0, 0)
-        parts = [(f"{self._view.session.spec.name}  ", "title")]
-        parts += progress(queue, self._view.snapshot.elapsed_s, self.app.size.width)
+        queue = self.app.view.queue or Queue(0, 0, 0, 0, 0, 0)
+        parts = [(f"{self.app.view.session.spec.name}  ", "title")]
+        parts += progress(queue, self.app.view.snapshot.elapsed_s, self.app.size.width)
         parts += [(f"  {self._best}", "ok")] if self._best else []
-        return [*parts, *([(f"  gmg-tui report {self._view.session.spec.name}", "dim")] if queue.ended else [])]
+        return [*parts, *([(f"  gmg-tui report {self.app.view.session.spec.name}", "dim")] if queue.ended else [])]
 
     def facts(self, row: JobRecord) -> Iterator[Fact]:
         """Yields the job with its reason, its values and its log."""
@@ -253,7 +240,7 @@ class QueuePage(JobsPage[JobRecord]):
         if row is None:
             return None
         number, waiting = row.number, row.state is WorkerState.WAITING
-        workers = [worker for worker in self._view.snapshot.workers if worker.job == number]
+        workers = [worker for worker in self.app.view.snapshot.workers if worker.job == number]
         running = any(not worker.state.ended for worker in workers) or not (waiting or row.state.ended)
         slot = workers[0].slot if workers and not waiting else None
         ended = row.state.ended and not running

@@ -12,7 +12,6 @@ from gmg_tui.model.secrets import mask
 from gmg_tui.model.tried import fastest
 from gmg_tui.results import column
 from gmg_tui.results.column import Column
-from gmg_tui.session.client import Source
 from gmg_tui.ui.drawing import Piece
 from gmg_tui.ui.facts import Fact
 from gmg_tui.ui.pages.page import TablePage
@@ -86,9 +85,8 @@ class TriedPage(TablePage[Row]):
     OPENED_BY = "tried"
     ENTER = "use"
 
-    def __init__(self, engine: Source) -> None:
+    def __init__(self) -> None:
         super().__init__(Table(columns(()), key=lambda row: row.key, style=_style, sort_by="rate"))
-        self._engine = engine
 
     def on_mount(self) -> None:
         """Starts polling."""
@@ -96,7 +94,7 @@ class TriedPage(TablePage[Row]):
 
     async def ask(self) -> None:
         """Queries the tried arguments."""
-        rows = await self._engine.tried()
+        rows = await self.app.engine.tried()
         best, mark = self._best(rows), "fastest" if self.app.view.snapshot.tuning is None else "recommended"
         self.table.use(columns(rows))
         self.listing.show([Row(tried, mark if tried is best else "") for tried in rows], "Nothing has been tried yet.")

@@ -10,7 +10,6 @@ from textual.containers import Container, Vertical
 
 from gmg_tui.model import Answer, Best, Trial, TrialState, Tuning, units
 from gmg_tui.results import tuning_text as tune_words
-from gmg_tui.session.client import Source
 from gmg_tui.ui import terminal
 from gmg_tui.ui.curve import curve
 from gmg_tui.ui.drawing import Piece, Row
@@ -18,7 +17,6 @@ from gmg_tui.ui.facts import Fact, Facts
 from gmg_tui.ui.pages.queue import JobsPage, SelectedJob
 from gmg_tui.ui.rows import Lines
 from gmg_tui.ui.table import Table
-from gmg_tui.ui.view import View
 
 _STYLES: Final = {
     TrialState.MEASURED: "ok",
@@ -52,17 +50,16 @@ class TuningPage(JobsPage[Trial]):
     VERTICAL_BREAKPOINTS = [(0, "-short"), (20, "-tall"), (34, "-high")]  # noqa: RUF012
     PALETTE = (("Copy command line", "Copy the command line of a plain run with the selected value.", "copy"),)
 
-    def __init__(self, engine: Source, view: View) -> None:
-        tuning = view.snapshot.tuning
-        assert tuning is not None
+    def __init__(self) -> None:
+        spec = self._tuning.spec
         trials = Table(
-            tune_words.columns(tuning.spec),
+            tune_words.columns(spec),
             key=lambda trial: str(trial.number),
             style=lambda trial: _STYLES[trial.state],
             follow=lambda trials: max(trials, key=lambda trial: trial.number, default=None),
         )
-        super().__init__(engine, view, trials)
-        letters, *columns = tune_words.answer_columns(tuning.spec)
+        super().__init__(trials)
+        letters, *columns = tune_words.answer_columns(spec)
         letters = replace(letters, value=lambda row: f"{row[0][0].upper()} {row[0]}")  # as on the axis of the curve
         self._answers = Table([letters, *columns], key=lambda named: named[0])
         self._curve = Lines(self._curve_rows, id="curve")
@@ -79,7 +76,7 @@ class TuningPage(JobsPage[Trial]):
 
     @property
     def _tuning(self) -> Tuning:
-        tuning = self._view.snapshot.tuning
+        tuning = self.app.view.snapshot.tuning
         assert tuning is not None
         return tuning
 
@@ -105,7 +102,7 @@ class TuningPage(JobsPage[Trial]):
 
     def title_pieces(self) -> list[Piece]:
         """Returns the trials and the time, then the step, which is cut in a narrow terminal."""
-        tuning, view = self._tuning, self._view
+        tuning, view = self._tuning, self.app.view
         failed = sum(trial.state is TrialState.FAILED for trial in tuning.trials)
         running = sum(trial.state is TrialState.RUNNING for trial in tuning.trials)
         return [
@@ -156,7 +153,7 @@ class TuningPage(JobsPage[Trial]):
         return named[1] if named is not None else None
 
     def _command(self, best: Best) -> str:
-        return shlex.join(tune_words.command(self._view.session.spec, self._tuning.spec.variable, best.value))
+        return shlex.join(tune_words.command(self.app.view.session.spec, self._tuning.spec.variable, best.value))
 
     async def action_copy(self) -> None:
         """Copies the command line of the selected value."""

@@ -45,8 +45,6 @@ class PaneTab(NamedTuple):
     """Shows the newest snapshot and the engine's answer (None before the first)."""
     ask: Callable[[str], Awaitable[object]] | None = None
     """Queries the engine about a slot for data not in snapshots. Raises `GmgError`."""
-    period_s: float | None = None
-    """Seconds from an answer to the next query; None for the pane's `PERIOD_S`."""
 
 
 class Pane(Vertical):
@@ -140,7 +138,7 @@ class Pane(Vertical):
                 return PaneTab(setup, lambda answer: setup.show(self._setup(answer)), self._ask_setup)
             case Tab.WHY:
                 why = WhyTab(self._view, engine, self.update)
-                return PaneTab(why, why.show_verdict, engine.speed, SPEED_GAP_S)
+                return PaneTab(why, why.show_verdict, engine.speed)
             case _:
                 metrics = MetricsTab()
                 return PaneTab(
@@ -221,7 +219,7 @@ class Pane(Vertical):
                 except GmgError as error:
                     self._failure = str(error)
                 self.update()
-            await asyncio.sleep(self._tabs[tab].period_s or self.PERIOD_S)
+            await asyncio.sleep(SPEED_GAP_S if tab is Tab.WHY else self.PERIOD_S)
 
     # Contents of tabs
 
@@ -268,10 +266,9 @@ class Pane(Vertical):
             yield Fact(f"#{job.number}", f"{job.name}  {worker_text.values_of(job)}".rstrip())
 
     def _no_processes(self, details: Details | None) -> str:
-        slot = self._view.slot(self._slot)
         if self._view.over:
             return "The session has ended, and its processes with it."
-        if slot is not None and slot.gpu is None:
+        if self._slot and self._view.of(self._slot).slot.gpu is None:
             return f"{self._slot} is a share of the CPU and has no GPU. Metrics shows what its processes use."
         if details is None:
             return self._waiting

@@ -15,6 +15,9 @@ _MIN_WIDTH: Final = 32
 """Minimum cells of a chart."""
 
 
+_METRICS: Final = ("fps", "gpu_util_pct", "memory_used_mib", "power_w", "sm_pct")
+
+
 def chart_rows(entry: SlotView, series: Series, width: int, height: int) -> list[Row]:
     """Returns as many charts of a worker as fit, over its life or its job's newest attempt, on one time axis."""
     series = _during(series, entry.worker)
@@ -38,11 +41,7 @@ def _during(series: Series, worker: Worker) -> Series:
     return structs.replace(
         series,
         end=series.end - (count - last) * step_s,
-        fps=series.fps[part],
-        gpu_util_pct=series.gpu_util_pct[part],
-        memory_used_mib=series.memory_used_mib[part],
-        power_w=series.power_w[part],
-        sm_pct=series.sm_pct[part],
+        **{name: getattr(series, name)[part] for name in _METRICS},
     )
 
 
