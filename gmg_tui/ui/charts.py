@@ -153,7 +153,8 @@ def joined(places: Iterable[float], values: Iterable[float], dots: int) -> list[
 def bottom_axis(width: int, ticks: Mapping[int, str], marks: Mapping[int, str] = {}) -> list[Row]:
     """Returns the axis below a plot: ticks, the labels that fit, and letters (`marks`), all by column."""
     canvas, free = Canvas(width, AXIS_ROWS), width
-    canvas.put(0, 0, "─" * width, "dim")
+    for row, sign in enumerate("─ "):
+        canvas.put(0, row, sign * width, "dim")
     for column, text in sorted(ticks.items(), reverse=True):
         canvas.put(column, 0, "┬", "dim")
         start = max(0, min(width - len(text), column - len(text) // 2))
