@@ -121,8 +121,8 @@ class Reporter:
         yield from (line for trial in trials if trial.state.ended for line in self._trial_changes(trial, spec))
         if tuning.step != self._step:
             self._step = tuning.step
-            left = f" (about {units.span(tuning.eta_s)} left)" if tuning.eta_s is not None and not tuning.ended else ""
-            yield f"{spec.variable}: {tuning.step}{left}"
+            left = "" if tuning.ended else units.left(tuning.eta_s)
+            yield f"{spec.variable}: {tuning.step}{f' (about {left})' if left else ''}"
         yield from (line for trial in trials if not trial.state.ended for line in self._trial_changes(trial, spec))
 
     def _trial_changes(self, trial: Trial, spec: TuneSpec) -> Iterator[str]:
@@ -188,10 +188,9 @@ class Reporter:
         if 0 <= snapshot.time - self._status_time < _MIN_STATUS_GAP_S or text == self._status:
             return None
         self._status, self._status_time = text, snapshot.time
-        eta_s = snapshot.queue.eta_s if snapshot.queue is not None else None
-        left = f"  {units.clock(eta_s)} left" if eta_s is not None else ""
+        left = units.left(snapshot.queue.eta_s, units.clock) if snapshot.queue is not None else ""
         job = allocation.remaining_time(snapshot.allocation, snapshot.time)
-        return f"{text}  {units.clock(snapshot.elapsed_s)}{left}{f'  {job.text}' if job is not None else ''}"
+        return f"{text}  {units.clock(snapshot.elapsed_s)}{f'  {left}' if left else ''}{f'  {job.text}' if job is not None else ''}"
 
     def _totals(self, snapshot: Snapshot) -> Iterator[str]:
         yield self._session.spec.name

@@ -3,6 +3,7 @@
 import math
 import re
 import time
+from collections.abc import Callable
 
 NOT_KNOWN = "–"
 """Shown for a value that is not known yet."""
@@ -136,6 +137,11 @@ def span(seconds: float | None) -> str:
 def duration(seconds: float | None) -> str:
     """Returns a job's duration: like `span`, but with one decimal below a minute."""
     return f"{seconds:.1f} s" if seconds is not None and seconds < 60 else span(seconds)
+
+
+def left(seconds: float | None, write: Callable[[float | None], str] = span) -> str:
+    """Returns an estimate of the time left: `3:05 left`; empty if unknown, or if it has run out."""
+    return f"{write(seconds)} left" if seconds is not None and seconds >= 1 else ""
 
 
 def seconds(text: str, *, bare: bool) -> float | None:

@@ -22,7 +22,7 @@ from gmg_tui.session.protocol import Bye, Update
 from gmg_tui.ui import keys, themes
 from gmg_tui.ui.dialogs import Commands, Palette
 from gmg_tui.ui.main_screen import MainScreen
-from gmg_tui.ui.pages.page import Page
+from gmg_tui.ui.pages.page import Page, TablePage
 from gmg_tui.ui.session_app import SessionApp
 from gmg_tui.ui.terminal import MAX_CELLS, sequences
 
@@ -170,7 +170,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
             if enabled and keys.action_of(binding) not in {"command_palette", "move"}:
                 title = f"{binding.description} ({self.get_key_display(binding)})"
                 yield SystemCommand(title, tooltip, partial(self.run_action, binding.action, node))
-        commands = screen.palette if isinstance(screen, MainScreen | Page) else ()
+        commands = screen.palette if isinstance(screen, MainScreen | TablePage) else ()
         for title, text, action in (*commands, *keys.COMMANDS):
             name = action.partition("(")[0]
             owner = screen if hasattr(screen, f"action_{name}") else self

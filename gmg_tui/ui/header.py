@@ -152,7 +152,7 @@ def progress(queue: Queue, elapsed_s: float, width: int, tuning: Tuning | None =
     if tuning is not None:
         eta_s, noun, total = tuning.eta_s, "trial", max(queue.jobs, tuning.total)
     about = "about " if total > queue.jobs else ""
-    left = f"{units.clock(eta_s)} left" if eta_s is not None and not queue.ended else ""
+    left = "" if queue.ended else units.left(eta_s, units.clock)
     pieces = [
         (f"{queue.done:,}/{about}{units.count(total, noun)}", "strong"),
         (f"{queue.failed:,} failed" if queue.failed else "", "error"),

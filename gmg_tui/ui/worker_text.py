@@ -97,9 +97,9 @@ def state_s(entry: SlotView) -> float:
 def usual(entry: SlotView) -> str:
     """Returns the phase's usual duration: `usually 4:10, 1:29 left`; empty if unknown or below a second."""
     usual_s = entry.worker.phase_usual_s
-    left_s = (usual_s or 0.0) - phase_s(entry)
-    left = f", {units.span(left_s)} left" if left_s >= 1 else ""
-    return f"usually {units.span(usual_s)}{left}" if usual_s is not None and usual_s >= 1 else ""
+    if usual_s is None or usual_s < 1:
+        return ""
+    return ", ".join(filter(None, (f"usually {units.span(usual_s)}", units.left(usual_s - phase_s(entry)))))
 
 
 def rate_style(worker: Worker) -> str:
@@ -169,9 +169,9 @@ def progress_text(worker: Worker) -> str:
     if progress is None:
         return ""
     total = f"/{progress.total:,.0f}" if progress.total else ""
-    left = f", {units.span(progress.eta_s)} left" if progress.eta_s and not worker.state.ended else ""
-    pace = f", {units.short(progress.pace_per_s)} {progress.unit}/s" if progress.pace_per_s is not None else ""
-    return f"{progress.done:,.0f}{total} {progress.unit}".rstrip() + left + pace
+    left = "" if worker.state.ended else units.left(progress.eta_s)
+    pace = f"{units.short(progress.pace_per_s)} {progress.unit}/s" if progress.pace_per_s is not None else ""
+    return ", ".join(filter(None, (f"{progress.done:,.0f}{total} {progress.unit}".rstrip(), left, pace)))
 
 
 def remarks(entry: SlotView, *, advice: bool = True) -> list[Note]:

@@ -35,8 +35,6 @@ class Page(TrueSizeScreen[None]):
     """Seconds from an answer of the engine to the next query."""
     OPENED_BY: ClassVar[str] = ""
     """The action that opens the page from any screen; not available while it is open."""
-    PALETTE: ClassVar[Sequence[tuple[str, str, str]]] = ()
-    """Commands without a key: title, explanation and action."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,11 +93,6 @@ class Page(TrueSizeScreen[None]):
         """Returns False if the keys of `action` would do nothing, or only show a message."""
         return True
 
-    @property
-    def palette(self) -> Sequence[tuple[str, str, str]]:
-        """Returns the page's palette entries without a key."""
-        return self.PALETTE
-
     def action_back(self) -> None:
         """Returns to the previous screen."""
         self.dismiss(None)
@@ -152,6 +145,8 @@ class TablePage(Page, Generic[T]):
     DEFAULT_CSS = "TablePage DescribedTable > Facts { min-height: 3; max-height: 25%; padding: 0 1; }"
     ENTER: ClassVar[str] = ""
     """The action of `enter`, and of a click on the selected row."""
+    PALETTE: ClassVar[Sequence[tuple[str, str, str]]] = ()
+    """Commands without a key: title, explanation and action."""
 
     def __init__(self, table: Table[T]) -> None:
         super().__init__()
