@@ -17,8 +17,6 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.session.client import EngineClient
 from gmg_tui.session.protocol import Bye, Lines, Update
 
-_ALL_LINES = 1_000_000
-"""More lines than the engine keeps."""
 _TERMINATING = (signal.SIGTERM, signal.SIGXCPU)
 _JOBS_PER_REQUEST = 200
 _INTERRUPTED = 130
@@ -100,8 +98,7 @@ class _Headless:
 
     async def follow(self) -> None:
         """Reports the engine's events until all workers have ended and their last lines have arrived."""
-        slots = () if self._quiet else self._session.slots
-        await self._client.follow(*(slot.name for slot in slots), tail=_ALL_LINES)
+        await self._client.watch(lines=not self._quiet)
         receiving = asyncio.create_task(self._receive())
         complete = asyncio.create_task(self._complete.wait())
         self._show(self._snapshot)

@@ -54,8 +54,8 @@ class Source(ABC):
         """Yields the session's events; ends with `Bye`. Exactly one task must iterate over it."""
 
     @abstractmethod
-    async def follow(self, *slots: str, tail: int) -> None:
-        """Follows the lines of these workers, starting with the newest `tail` lines."""
+    async def watch(self, *, lines: bool = False) -> None:
+        """Starts workers that wait for a viewer; with `lines`, the workers' lines are events too."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -229,9 +229,9 @@ class EngineClient(Source):
         self._workers = snapshot.workers
         return Update(snapshot)
 
-    async def follow(self, *slots: str, tail: int) -> None:
-        """Follows the lines of these workers, starting with the newest `tail` that exist."""
-        await self._send(protocol.Follow(slots, tail))
+    async def watch(self, *, lines: bool = False) -> None:
+        """Sends `Watch`."""
+        await self._send(protocol.Watch(lines))
 
     async def set_slot(self, slot: str, assignment: msgspec.Raw) -> None:
         """Assigns work to a slot of an agent."""

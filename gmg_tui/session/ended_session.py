@@ -45,8 +45,8 @@ class EndedSession(Source):
         await asyncio.Event().wait()
         yield Bye("")
 
-    async def follow(self, *slots: str, tail: int) -> None:
-        """Does nothing: logs are read from their files."""
+    async def watch(self, *, lines: bool = False) -> None:
+        """Does nothing: no worker waits."""
 
     async def _ask(self, question: Command | Question) -> Any:
         if not (isinstance(question, Ask) and question.is_harmless):

@@ -1,7 +1,7 @@
 """The messages between client and engine, and their framing on the socket.
 
 A frame is a length (four bytes, big-endian) and a message in MessagePack. The client begins with `Hello`; the engine
-answers with `Welcome`, then sends `Update` after changes, `Lines` of followed workers, and an `Answer` to each `Numbered`
+answers with `Welcome`, then sends `Update` after changes, `Lines` to who asked for them, and an `Answer` to each `Numbered`
 request. It keeps no queue for a slow client, which misses snapshots and lines (a gap in the line numbers).
 """
 
@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from gmg_tui.model import Curve, JobRecord, QueueAction, Series, Session, Snapshot
 from gmg_tui.model.text import encoded
 
-VERSION = 8
+VERSION = 9
 """Version of the protocol, the same on both sides."""
 MAX_REQUEST_BYTES = 1 << 20
 """Limit of a client's message."""
@@ -65,12 +65,11 @@ class Hello(Struct, frozen=True, tag=True):
     """True if the engine must refuse every change."""
 
 
-class Follow(Struct, frozen=True, tag=True):
-    """Send the lines of these workers only."""
+class Watch(Struct, frozen=True, tag=True):
+    """The client is ready: workers that wait for a viewer start."""
 
-    slots: tuple[str, ...]
-    tail: int = 0
-    """Number of existing lines to begin with."""
+    lines: bool = False
+    """True to get the workers' lines, from the oldest kept ones on."""
 
 
 class Seen(Struct, frozen=True, omit_defaults=True):
@@ -177,7 +176,7 @@ class Numbered(Struct, frozen=True, tag=True):
     question: Command | Question
 
 
-Request = Hello | Follow | Numbered
+Request = Hello | Watch | Numbered
 
 
 class Welcome(Struct, frozen=True, tag=True):

@@ -83,9 +83,9 @@ class GmgApp(SessionApp, inherit_bindings=False):
             self.call_later(self.action_queue)
 
     def on_ready(self) -> None:
-        """Reads the log after the first frame, and starts the session: its workers wait for a client that follows."""
+        """Reads the log after the first frame, and starts the session: its workers wait for a client that watches."""
         self.call_after_refresh(self.main.open_log)
-        self.request(partial(self.engine.follow, tail=0))
+        self.request(self.engine.watch)
 
     # The terminal
 

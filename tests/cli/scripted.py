@@ -23,13 +23,13 @@ from gmg_tui.session.protocol import (
     Ask,
     Bye,
     End,
-    Follow,
     Hello,
     Lines,
     Message,
     Numbered,
     Topic,
     Update,
+    Watch,
     Welcome,
 )
 from tests.workers import changed, worker_of
@@ -72,8 +72,8 @@ class ScriptedEngine:
         self.asked = asyncio.Event()
         """Set once a client has asked for the queue."""
         self.ends: asyncio.Queue[End] = asyncio.Queue()
-        self.followed = asyncio.Event()
-        """Set once a client follows the lines."""
+        self.watched = asyncio.Event()
+        """Set once a client watches."""
         self.left = asyncio.Event()
         """Set once a client has gone."""
         self._lines: dict[str, list[str]] = {slot: [] for slot in slots}
@@ -170,11 +170,11 @@ class ScriptedEngine:
         try:
             while True:
                 match await protocol.read_request(reader):
-                    case Follow(slots=slots):
-                        for slot in slots:
-                            if self._lines[slot]:
-                                writer.write(protocol.frame(Lines(slot, 0, tuple(self._lines[slot]))))
-                        self.followed.set()
+                    case Watch():
+                        for slot, lines in self._lines.items():
+                            if lines:
+                                writer.write(protocol.frame(Lines(slot, 0, tuple(lines))))
+                        self.watched.set()
                     case Numbered(id=number, question=End() as end):
                         writer.write(protocol.frame(Answer(number)))
                         self.ends.put_nowait(end)

@@ -270,7 +270,7 @@ async def test_workers_start_once_a_client_is_connected() -> None:
         (worker,) = another.welcome.snapshot.workers
         assert worker.state is WorkerState.WAITING
         await another.close()
-        await run.client.follow("cpu0", tail=0)
+        await run.client.watch()
         await run.until_state("cpu0", WorkerState.FINISHED)
 
 

@@ -191,7 +191,7 @@ async def test_a_kill_needs_no_thread_also_for_processes_in_other_sessions(tmp_p
     script.write_text(_DETACHES)
     spec = spec_for(script=str(script), probe=False)
     async with running(spec, {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
-        await run.client.follow("cpu0", tail=9)
+        await run.client.watch(lines=True)
         await run.until_lines("cpu0", bool)
         flag.touch()
         await run.client.act(Action.KILL, "cpu0")

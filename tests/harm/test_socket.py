@@ -119,7 +119,7 @@ NOISE = {
     "a length beyond all bounds": b"\xff\xff\xff\xff",
     "no msgpack": b"\0\0\0\2\xc1\xc1",
     "another protocol": b"GET / HTTP/1.0\r\n\r\n" * 5000,
-    "no hello": protocol.frame(protocol.Follow(("cpu0",))),
+    "no hello": protocol.frame(protocol.Watch()),
     "another version": protocol.frame(protocol.Hello(999)),
     "two hellos": protocol.frame(protocol.Hello(protocol.VERSION)) * 2,
     "a nest": (bytes(2) + b"\xc3\x50\x82\xa4type\xa5Hello\xa1x").ljust(4 + 0xC350, b"\x91"),
@@ -207,7 +207,7 @@ async def test_clients_that_never_read_are_disconnected_and_use_no_memory() -> N
         engine = psutil.Process(run.process.pid)
         descriptors, memory = engine.num_fds(), engine.memory_info().rss
         deaf = []
-        hello = protocol.frame(protocol.Hello(protocol.VERSION)) + protocol.frame(protocol.Follow(("cpu0",), 4000))
+        hello = protocol.frame(protocol.Hello(protocol.VERSION)) + protocol.frame(protocol.Watch(lines=True))
         requests = hello + b"".join(
             protocol.frame(protocol.Numbered(number, protocol.Ask(protocol.Topic.DETAILS, "cpu0")))
             for number in range(5000)

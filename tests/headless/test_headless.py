@@ -32,7 +32,7 @@ async def _report(engine: ScriptedEngine, stdout: int = PIPE, **variables: str) 
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", _PROGRAM, engine.socket, stdout=stdout, stderr=PIPE, env=environ(**variables)
     )
-    await engine.followed.wait()
+    await engine.watched.wait()
     return process
 
 

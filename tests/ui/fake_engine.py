@@ -32,7 +32,7 @@ class FakeEngine(EngineClient):
     Attributes:
         asked: Every request, as its name and arguments, in order.
         seen: What the last request to do something with workers meant, by slot.
-        refuse: When not empty, every request but `follow` is refused with this text.
+        refuse: When not empty, every request but `watch` is refused with this text.
         answers: While it is not set, no request is answered: late, or never.
         log: Lines in each worker's log file, by slot.
         jobs: The queue, in its order; a session without any has no queue.
@@ -104,13 +104,13 @@ class FakeEngine(EngineClient):
 
     async def _hear(self, *request: object) -> None:
         self.asked.append(request)
-        if request[0] not in {"follow", "close"}:  # nobody waits for these
+        if request[0] not in {"watch", "close"}:  # nobody waits for these
             await self.answers.wait()
-        if self.refuse and request[0] != "follow":
+        if self.refuse and request[0] != "watch":
             raise GmgError(self.refuse, 1)
 
-    async def follow(self, *slots: str, tail: int) -> None:
-        await self._hear("follow", *slots)
+    async def watch(self, *, lines: bool = False) -> None:
+        await self._hear("watch")
 
     async def act(self, action: Action, *slots: str, seen: Mapping[str, Seen] | None = None) -> None:
         self.seen = dict(seen or {})

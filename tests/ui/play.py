@@ -36,7 +36,7 @@ from tests.workers import changed
 
 LOG_LINES = 400
 _TRY_S = 0.01
-LOOKS = {"follow", "details", "series", "queue", "tried", "happened", "speed", "close"}
+LOOKS = {"watch", "details", "series", "queue", "tried", "happened", "speed", "close"}
 """Requests that change nothing."""
 
 

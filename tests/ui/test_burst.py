@@ -86,7 +86,7 @@ async def test_keys_after_the_edit_key_do_not_act_on_workers() -> None:
     async with busy().run_test(size=(120, 36)) as pilot:
         engine = _burst(pilot, "e", "space", "x", "X", "y", "ctrl+s")
         await sees(pilot, "Edit gpu0", "unchanged")
-        assert {request[0] for request in engine.asked} <= {"follow", "details"}
+        assert {request[0] for request in engine.asked} <= {"watch", "details"}
 
 
 async def test_an_answer_typed_ahead_goes_to_the_dialog() -> None:

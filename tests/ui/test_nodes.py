@@ -57,7 +57,7 @@ async def test_keys_do_not_act_on_hidden_workers_unless_space_has_marked_them() 
             app.say("")
             await press(pilot, key)
             await play.sees(pilot, "n1 is folded: unfold it, or mark its workers.")
-        assert {request[0] for request in app.engine.asked} == {"follow"}
+        assert {request[0] for request in app.engine.asked} == {"watch"}
         await press(pilot, "space")
         assert app.view.marked == set(ALL[:4])
         assert "▸◆+ n1" in play.shown(app)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import accumulate
 
 from msgspec import structs
@@ -19,7 +19,7 @@ from gmg_tui.model import Snapshot, Worker
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import clean
 from gmg_tui.session import protocol
-from gmg_tui.session.protocol import Answer, Command, Follow, Hello, Lines, Question, Topic, Update, Welcome
+from gmg_tui.session.protocol import Answer, Command, Hello, Lines, Question, Topic, Update, Watch, Welcome
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Client:
         streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         watched: asyncio.Event | None,
     ) -> None:
-        """`watched` is set once the client follows a worker; None for a read-only connection."""
+        """`watched` is set once the client watches; None for a read-only connection."""
         self._reader, self.writer = streams
         self.readonly = watched is None
         self.wake = asyncio.Event()
@@ -62,11 +62,12 @@ class Client:
         self._watched = watched
         self._answers: deque[Answer] = deque()
         self._next_line: dict[str, int] = {}
+        """The number of the first unsent line, by slot; empty if no lines are sent."""
         self._agent = supervisor.agent
 
     @property
     def has_lines(self) -> bool:
-        """True if a followed worker has unsent lines."""
+        """True if it gets lines, and some are unsent."""
         slots = self._supervisor.slots
         return any(slots[slot].ring.end > number for slot, number in self._next_line.items())
 
@@ -84,7 +85,6 @@ class Client:
             finally:
                 if self._agent is not None:
                     self._agent.disconnected(self)
-                self._follow_on_nodes(())
                 for task in (reporting, *asking):
                     task.cancel()
 
@@ -95,9 +95,8 @@ class Client:
                 raise protocol.ProtocolError("a second hello")
             if self._agent is not None:
                 self._agent.received(self)
-            if isinstance(request, Follow):
-                self._follow(request)
-                self.wake.set()
+            if isinstance(request, Watch):
+                self._watch(lines=request.lines)
             elif self.readonly and not (isinstance(request.question, protocol.Ask) and request.question.is_harmless):
                 self._reply(Answer(request.id, error=_READ_ONLY))
             elif isinstance(request.question, Command):
@@ -113,18 +112,14 @@ class Client:
         self._answers.append(answer)
         self.wake.set()
 
-    def _follow(self, request: Follow) -> None:
-        states = self._supervisor.slots
-        slots = [slot for slot in request.slots if slot in states]
-        self._next_line = {slot: max(states[slot].ring.end - request.tail, 0) for slot in slots}
+    def _watch(self, *, lines: bool) -> None:
         if self._watched is not None:
             self._watched.set()
-        self._follow_on_nodes(slots)
-
-    def _follow_on_nodes(self, slots: Sequence[str]) -> None:
-        """Subscribes to lines of slots on other machines: nodes send only followed ones."""
-        if self._supervisor.fleet is not None:
-            self._supervisor.fleet.follow(self, slots)
+        if lines:
+            self._next_line = dict.fromkeys(self._supervisor.slots, 0) | self._next_line
+            self.wake.set()
+            if self._supervisor.fleet is not None:
+                self._supervisor.fleet.request_lines()
 
     async def _answer(self, number: int, question: Question) -> None:
         try:
@@ -194,8 +189,8 @@ class Client:
             self.wake.clear()
             while self._answers:
                 self.writer.write(framed(self._answers.popleft()))
-            for slot, number in list(self._next_line.items()):
-                await self._send_lines(slot, number)
+            for slot in self._next_line:
+                await self._send_lines(slot)
             if self.snapshot_due:
                 self.snapshot_due = False
                 frames = self._agent.frames(self, self._updates.snapshot) if self._agent is not None else None
@@ -204,11 +199,11 @@ class Client:
                 self.writer.write(frames)
             await self.writer.drain()
 
-    async def _send_lines(self, slot: str, number: int) -> None:
-        ring = self._supervisor.slots[slot].ring
+    async def _send_lines(self, slot: str) -> None:
+        ring, number = self._supervisor.slots[slot].ring, self._next_line[slot]
         first, raw = ring.since(number, _MAX_LINES if number else protocol.MAX_LINES)
-        if not raw or self._next_line.get(slot) != number:
-            return  # no lines, or another Follow has arrived
+        if not raw:
+            return
         end, fitting = first + len(raw), _newest(raw)
         self._next_line[slot] = end
         self.writer.write(protocol.frame(Lines(slot, end - len(fitting), tuple(map(clean, fitting)))))

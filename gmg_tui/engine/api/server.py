@@ -44,7 +44,7 @@ class Server:
         self.visited = asyncio.Event()
         """Set once a client has connected."""
         self.watched = asyncio.Event()
-        """Set once a client has followed a worker."""
+        """Set once a client watches."""
         self._updates = Updates(observer.snapshot)
         self._clients: set[Client] = set()
         self._soon = asyncio.Event()
@@ -72,14 +72,14 @@ class Server:
             self.send()
 
     def send(self, snapshot: Snapshot | None = None) -> None:
-        """Sends all clients a snapshot, the given or a new one, and the lines that they follow."""
+        """Sends all clients a snapshot, the given or a new one, and new lines to those that get lines."""
         self._updates.expire(snapshot)
         for client in self._clients:
             client.snapshot_due = True
             client.wake.set()
 
     def send_lines(self) -> None:
-        """Sends new lines to the clients that follow them, at most every `_MIN_LINES_GAP_S`."""
+        """Sends new lines to the clients that get them, at most every `_MIN_LINES_GAP_S`."""
         now = asyncio.get_running_loop().time()
         if self._clients and now >= self._lines_due:
             self._lines_due = now + _MIN_LINES_GAP_S

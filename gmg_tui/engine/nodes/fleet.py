@@ -47,7 +47,7 @@ class Fleet:
         session_id: ID of the session's engine, for its agents.
         changed: Called when the display must change.
         on_all_gone: Called with the reason when no node will return.
-        printed: Called when followed lines have arrived.
+        printed: Called when lines have arrived.
     """
 
     hardware: Hardware
@@ -66,8 +66,6 @@ class Fleet:
         """ID of the session's previous engine; empty if there was none."""
         self._owners: tuple[int, ...] = ()
         self._slots: Mapping[str, EngineSlot] = {}
-        self._viewers: dict[object, tuple[str, ...]] = {}
-        """The slots that each viewer follows."""
 
     # The start
 
@@ -196,14 +194,10 @@ class Fleet:
 
     # Lines of output
 
-    def follow(self, viewer: object, slots: Sequence[str]) -> None:
-        """Makes `viewer` follow these slots; nodes send the lines that any viewer follows."""
-        self._viewers[viewer] = tuple(slots)
-        if not slots:
-            del self._viewers[viewer]
-        followed = dict.fromkeys(slot for each in self._viewers.values() for slot in each)
+    def request_lines(self) -> None:
+        """Makes all nodes send lines from now on: a client wants them."""
         for node in self._nodes.values():
-            node.follow(tuple(slot for slot in followed if self._slots[slot].slot.node == node.name))
+            node.request_lines()
 
     def _lines(self, lines: Lines) -> None:
         """Appends lines from a node that the ring buffer does not have yet."""

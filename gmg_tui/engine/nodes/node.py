@@ -35,8 +35,6 @@ _LAST_CONNECT_TIMEOUT_S = 2.0
 _END_REPORT_TIMEOUT_S = 5.0
 """Time limit for an agent without attempts to report its end."""
 _LOG_COPY_INTERVAL_S = 1.0
-_TAIL_LINES = 1000
-"""Lines to send when a worker is first followed."""
 _SLOT = re.compile(r"[a-z]{3}\d{1,4}[a-z0-9.-]{0,20}")
 MAX_SLOTS = 256
 """Limit of the GPUs and MIG instances of a node."""
@@ -51,7 +49,7 @@ MAX_SHOWN_BYTES = 256 << 10
 class Node:
     """One node.
 
-    `changed` is called when the display must change, `lines` with followed lines of output.
+    `changed` is called when the display must change, `lines` with lines of output.
 
     Attributes:
         session: Its agent's session; None before it has answered.
@@ -100,7 +98,7 @@ class Node:
         self._logs = LogCopies(Path(spec.folder), spec.log_max_bytes)
         self._keeps_logs = False
         """True if its agent keeps the workers' logs: it does not share the session's folder."""
-        self._followed: tuple[str, ...] = ()
+        self._wants_lines = False
         self._ending = asyncio.Event()
         """Set when the session ends: the next connection attempt is immediate and the last."""
         self._ended = asyncio.Event()
@@ -261,13 +259,11 @@ class Node:
     async def _send(self, client: EngineClient) -> None:
         """Sends changed assignments, and at intervals an unchanged one as a heartbeat."""
         any_slot = client.welcome.session.slots[0].name
-        followed: tuple[str, ...] = ()
         while True:
             self._to_send.clear()
-            if self._followed != followed:
-                followed = self._followed
-                with suppress(GmgError, OSError):  # the next connection follows them
-                    await client.follow(*followed, tail=_TAIL_LINES)
+            if self._wants_lines:
+                with suppress(GmgError, OSError):  # the next connection asks again
+                    await client.watch(lines=True)
             due, self._unsent = {slot for slot in self._unsent if not self.missing(slot)} or {any_slot}, set()
             errors = await asyncio.gather(*(self._send_slot(client, slot) for slot in due))
             failed = {slot: error for slot, error in zip(due, errors, strict=True) if error is not None}
@@ -354,9 +350,9 @@ class Node:
         late_s = silent_s if silent_s >= self._late_s and self.session is not None else None
         return NodeView(self.name, self._client is not None, late_s, self.lost_since, self.gone or self._trouble)
 
-    def follow(self, slots: tuple[str, ...]) -> None:
-        """Asks the agent for the lines of these slots."""
-        self._followed = slots
+    def request_lines(self) -> None:
+        """Has its agents send lines of output from now on."""
+        self._wants_lines = True
         self._to_send.set()
 
     @property

@@ -78,7 +78,7 @@ async def test_a_cut_connection_loses_no_line_and_no_worker(tmp_path: Path) -> N
     spec = on_nodes(*ENDLESS, "--stamp", str(tmp_path / "{i}"))
     async with running(spec) as run:
         pids = await all_run(run)
-        await run.client.follow("n2/cpu0", tail=1000)
+        await run.client.watch(lines=True)
         bridge(run.process.pid, "n2").kill()
         await eventually(lambda: "n2 is connected again" in run.log())  # on a busy machine no snapshot shows the break
         await run.until(lambda snapshot: connected(snapshot)["n2"])

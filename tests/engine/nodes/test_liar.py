@@ -28,7 +28,7 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
 @pytest.mark.parametrize("kind", ["lines"], indirect=True)
 async def test_it_neither_prints_nor_measures_for_others(kind: str) -> None:
     async with running(spec_for(*ENDLESS, nodes=_NODES)) as run:
-        await run.client.follow("good/cpu0", "evil/cpu0", tail=100)
+        await run.client.watch(lines=True)
         await run.until_lines("evil/cpu0", len)
         await run.until_lines("good/cpu0", len)
         assert not [line for line in run.lines["good/cpu0"].values() if "lie" in line]

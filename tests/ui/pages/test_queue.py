@@ -238,7 +238,7 @@ async def test_the_queue_is_requested_again_after_an_error() -> None:
         await press(pilot, "Q")
         await play.sees(pilot, "the engine is busy")
         await press(pilot, "x", "r", "enter")
-        assert {request[0] for request in engine.asked} <= {"follow", "queue"}
+        assert {request[0] for request in engine.asked} <= {"watch", "queue"}
         engine.refuse = ""
         await play.sees(pilot, "#13 method=ode-b8")
         assert "the engine is busy" not in play.shown(pilot.app)
