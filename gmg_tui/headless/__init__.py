@@ -24,7 +24,7 @@ _INTERRUPTED = 130
 _LEAVE_S = 8
 """Timeout for the engine's end and the last output after SIGTERM."""
 _LAST_LINES_S = 2.0
-"""Timeout for the last lines after the session's last snapshot."""
+"""Timeout for writing the last lines after SIGTERM."""
 
 
 def run(socket: Path, *, begun: Callable[[], object] = lambda: None) -> int:
@@ -81,7 +81,6 @@ class _Headless:
         """True after SIGTERM."""
         self._complete = asyncio.Event()
         """Set once nothing more is expected from the engine."""
-        self._last_lines: asyncio.TimerHandle | None = None
         self._reporting: asyncio.Task[None] | None = None
         """Requests and reports ended jobs."""
         self._requests: list[asyncio.Task[None]] = []
@@ -97,7 +96,7 @@ class _Headless:
         return self._output_error is not None and self._output_error.errno == errno.EPIPE
 
     async def follow(self) -> None:
-        """Reports the engine's events until all workers have ended and their last lines have arrived."""
+        """Reports the engine's events until all workers have ended."""
         await self._client.watch(lines=not self._quiet)
         receiving = asyncio.create_task(self._receive())
         complete = asyncio.create_task(self._complete.wait())
@@ -118,7 +117,6 @@ class _Headless:
                 case Lines():
                     lines = list(self._reporter.output(event)) if not self._out.full else []
                     self._out.write(*lines)  # the next line reports how many were skipped
-                    self._check_complete()
                 case Update():
                     self._show(event.snapshot)
                 case Bye() if self._snapshot.ended:
@@ -152,14 +150,9 @@ class _Headless:
                 break  # the queue has shrunk; the next snapshot will show it
 
     def _check_complete(self) -> None:
-        """Stops waiting for the engine once nothing more is expected from it, or the last lines are late."""
-        if not self._snapshot.ended:
-            return
-        reporting = self._reporting is not None and not self._reporting.done()
-        if not reporting and (self._quiet or self._reporter.has_all_lines(self._snapshot)):
+        """Stops waiting for the engine once nothing more is expected from it: lines arrive before the last snapshot."""
+        if self._snapshot.ended and (self._reporting is None or self._reporting.done()):
             self._complete.set()
-        elif self._last_lines is None:  # `missed` reports the lines that have not arrived
-            self._last_lines = asyncio.get_running_loop().call_later(_LAST_LINES_S, self._complete.set)
 
     async def conclude(self) -> None:
         """Prints the session's results, and waits until they are written or another signal arrives."""

@@ -78,10 +78,6 @@ class Reporter:
         for worker in snapshot.workers:
             yield from self._left_out(worker.slot, worker.log_lines)
 
-    def has_all_lines(self, snapshot: Snapshot) -> bool:
-        """True once the lines of all workers have arrived."""
-        return all(self._next_line[worker.slot] >= worker.log_lines for worker in snapshot.workers)
-
     def _left_out(self, slot: str, up_to: int) -> Iterator[str]:
         missing = up_to - self._next_line[slot]
         if missing > 0:

@@ -189,15 +189,19 @@ class Client:
             self.wake.clear()
             while self._answers:
                 self.writer.write(framed(self._answers.popleft()))
-            for slot in self._next_line:
+            frames = self._frames() if self.snapshot_due else b""
+            for slot in self._next_line:  # all lines before the snapshot arrive before it
                 await self._send_lines(slot)
-            if self.snapshot_due:
-                self.snapshot_due = False
-                frames = self._agent.frames(self, self._updates.snapshot) if self._agent is not None else None
-                if frames is None:
-                    frames, self._has = self._updates.frame(self._has)
-                self.writer.write(frames)
+            self.writer.write(frames)
             await self.writer.drain()
+
+    def _frames(self) -> bytes:
+        """Returns the frames with the newest state."""
+        self.snapshot_due = False
+        frames = self._agent.frames(self, self._updates.snapshot) if self._agent is not None else None
+        if frames is None:
+            frames, self._has = self._updates.frame(self._has)
+        return frames
 
     async def _send_lines(self, slot: str) -> None:
         ring, number = self._supervisor.slots[slot].ring, self._next_line[slot]
