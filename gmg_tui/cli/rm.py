@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note, waiting
-from gmg_tui.machine.folders import remove_tree
+from gmg_tui.machine.folders import check_own, remove_tree
 from gmg_tui.model import units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.results import table
@@ -151,6 +151,7 @@ def remove(folder: Path) -> None:
             # Anything but a file was made by a script: no engine has it open.
             if not log.is_symlink() and (log.is_file() or not log.exists()):
                 stack.callback(os.close, sessions.lock(folder))
+            check_own(folder.parent)  # what `removable` saw may have been replaced since
             remove_tree(folder)
     except OSError as error:
         raise GmgError(f"cannot remove {error.filename or folder}: {error.strerror}", 1) from error

@@ -191,5 +191,6 @@ def _as_text(value: Cell) -> Cell:
     try:
         float(value)
     except ValueError:
-        return f"'{value}" if value.lstrip().startswith(("=", "+", "-", "@")) else value
+        as_typed = unicodedata.normalize("NFKC", value)  # some spreadsheets take a full-width sign for a formula, too
+        return f"'{value}" if as_typed.lstrip().startswith(("=", "+", "-", "@")) else value
     return value

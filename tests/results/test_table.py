@@ -71,6 +71,7 @@ def test_csv_has_all_columns_and_values_in_full() -> None:
     ("text", "in_csv"),
     [
         ("=1+1", "'=1+1"),
+        ("\uff1d1+1", "'\uff1d1+1"),
         (" @x", "' @x"),
         ("-B 4096", "'-B 4096"),
         ("+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"),
