@@ -78,6 +78,15 @@ def user_name(uid: int) -> str:
         return f"user {uid}"
 
 
+def names_of(owned: Iterable[tuple[Path, int]]) -> list[str]:
+    """Returns the names of users, from `owners`; unlike their numbers, they mean the same people on another machine."""
+    names = set()
+    for _, uid in owned:
+        with suppress(KeyError):
+            names.add(pwd.getpwuid(uid).pw_name)
+    return sorted(names)
+
+
 def is_utf8(path: Path | str) -> bool:
     """True if a path can be encoded as UTF-8, unlike names from another encoding."""
     try:

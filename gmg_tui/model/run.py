@@ -49,8 +49,8 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     """Names of the other nodes."""
     replaces: str = ""
     """The id of the session's earlier engine, whose agent may still run here; empty if there was none."""
-    owners: tuple[int, ...] = ()
-    """IDs of the users who own what workers run, and the folders of that, on the session's machine."""
+    owners: tuple[str, ...] = ()
+    """Names of the users who own what workers run, and the folders of that, on the session's machine."""
 
 
 class NodeView(Struct, frozen=True, omit_defaults=True):

@@ -12,6 +12,7 @@
 import csv
 import io
 import math
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Flag, auto

@@ -6,12 +6,14 @@ import socket
 import stat
 import zipfile
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import structs
 
-from gmg_tui.machine.folders import way_to
+from gmg_tui.machine.folders import owners, user_name, way_to
 from gmg_tui.model import Attempt, Checkpoint
 
 MAX_KEPT = 20
@@ -19,6 +21,41 @@ MAX_KEPT = 20
 _NOBODY = 65534
 MAX_ENTRIES = 10_000
 """Folder entries to search for a renamed file."""
+
+
+class Trust(NamedTuple):
+    """Whose files may be loaded, which may run their code.
+
+    Trusted are this user, root, whoever could change what runs anyway, and the owners of folders that are shared with a
+    group of this user.
+
+    Attributes:
+        runs: Paths of what workers run.
+        kept: Folders whose files this program writes, with texts that nodes have sent.
+    """
+
+    runs: tuple[str, ...] = ()
+    kept: tuple[Path, ...] = ()
+
+    def doubt(self, path: str, about: os.stat_result) -> str | None:
+        """Returns why an open file may be another's, or be replaced by another user; None if not. Raises `OSError`."""
+        *way, (_, last, _) = way_to(Path(path))
+        if not _is_own(about):
+            return f"belongs to {user_name(about.st_uid)}"
+        if not os.path.samestat(last, about):
+            return "is being replaced"
+        groups, kept = {os.getegid(), *os.getgroups()}, [each.stat() for each in self.kept if each.exists()]
+        trusted = {owner for _, owner in owners(*self.runs)}
+        trusted |= {each.st_uid for _, each, _ in way if _is_shared(each) and each.st_gid in groups}
+        for at, each, _ in way:
+            is_link = stat.S_ISLNK(each.st_mode)
+            if not _is_own(each) and (is_link or each.st_uid not in trusted):
+                return f"could be replaced: {at} belongs to {user_name(each.st_uid)}"
+            if not is_link and each.st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
+                return f"could be replaced: {at} can be changed by all users"
+            if any(os.path.samestat(each, folder) for folder in kept):
+                return f"is in {at}, where no script saves"
+        return None
 
 
 def ledger(*lists: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
@@ -48,26 +85,20 @@ def before_nan(*ranks: Attempt) -> tuple[Checkpoint, ...]:
     return tuple(sound)
 
 
-def unreadable(checkpoints: Sequence[Checkpoint]) -> str:
-    """Explains why no checkpoint of a ledger can be used."""
-    newest = checkpoints[-1].path
-    why = f"is not on {socket.gethostname()}"
-    if Path(newest).exists():
-        why = "is incomplete, another user's, or cannot be read"
-    return f"it started from the beginning: {newest} {why}"
-
-
-def newest_intact(checkpoints: Sequence[Checkpoint]) -> Checkpoint | None:
-    """Returns the newest complete and readable checkpoint; an export only if there is nothing else.
+def newest_intact(checkpoints: Sequence[Checkpoint], trust: Trust) -> Checkpoint | str:
+    """Returns the newest complete and readable checkpoint, an export only if there is nothing else, or why there is none.
 
     Finds files that the script has renamed within their folder. May block on a disk.
     """
+    whys = dict[str, str]()
     newest_first = tuple(reversed(checkpoints))
     for checkpoint in sorted(newest_first, key=lambda each: each.is_export):
-        path = _found(checkpoint)
-        if path is not None and _is_complete(path, checkpoint.size_bytes):
-            return structs.replace(checkpoint, path=path)
-    return None
+        found = _found(checkpoint)
+        if (why := _unusable(found, checkpoint.size_bytes, trust)) is None:
+            return structs.replace(checkpoint, path=found)
+        whys[checkpoint.path] = why
+    newest = checkpoints[-1].path
+    return f"it started from the beginning: {newest} {whys[newest]}"
 
 
 def relocated(checkpoints: Iterable[Checkpoint], found: Checkpoint) -> tuple[Checkpoint, ...]:
@@ -75,16 +106,32 @@ def relocated(checkpoints: Iterable[Checkpoint], found: Checkpoint) -> tuple[Che
     return ledger(found if structs.replace(each, path=found.path) == found else each for each in checkpoints)
 
 
-def _found(checkpoint: Checkpoint) -> str | None:
+def _found(checkpoint: Checkpoint) -> str:
     """Returns the file's current path: scripts save under a temporary name, then rename the file within its folder."""
     path = Path(checkpoint.path)
-    if path.exists():
-        return str(path)
+    if not path.exists():
+        with suppress(OSError), os.scandir(path.parent) as entries:
+            for entry in islice(entries, MAX_ENTRIES):
+                if entry.inode() == checkpoint.inode:
+                    return entry.path
+    return str(path)
+
+
+def _unusable(path: str, size_bytes: int | None, trust: Trust) -> str | None:
+    """Returns why a file cannot be loaded; None if it can."""
     try:
-        with os.scandir(path.parent) as entries:
-            return next((each.path for each in islice(entries, MAX_ENTRIES) if each.inode() == checkpoint.inode), None)
-    except OSError:
-        return None
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            about = os.fstat(descriptor)
+            is_right_size = about.st_size and about.st_size == (size_bytes or about.st_size)
+            if not stat.S_ISREG(about.st_mode) or not is_right_size:
+                return "is incomplete"
+            is_zip = file.read(2) == b"PK"  # `torch.save` and Stable-Baselines3; the ZIP directory is at the end
+            return "is incomplete" if is_zip and not zipfile.is_zipfile(file) else trust.doubt(path, about)
+    except FileNotFoundError:
+        return f"is not on {socket.gethostname()}"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
 
 
 def _is_own(about: os.stat_result) -> bool:
@@ -93,29 +140,6 @@ def _is_own(about: os.stat_result) -> bool:
     return about.st_uid in (user, 0) or (user == 0 and about.st_uid == _NOBODY)
 
 
-def _is_replaceable(path: Path, about: os.stat_result) -> bool:
-    """True if all users could replace an open file: in its folder, or by a link of theirs that leads to it.
-
-    The groups and owners of shared folders are trusted.
-    """
-    if path.parent.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
-        return True
-    *way, (_, found, _) = way_to(path)
-    return not os.path.samestat(found, about) or any(
-        stat.S_ISLNK(each.st_mode) and not _is_own(each) for _, each, _ in way
-    )
-
-
-def _is_complete(path: str, size_bytes: int | None) -> bool:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            about = os.fstat(descriptor)
-            if not stat.S_ISREG(about.st_mode) or not about.st_size or about.st_size != (size_bytes or about.st_size):
-                return False
-            if not _is_own(about) or _is_replaceable(Path(path), about):  # loading it may run its code
-                return False
-            is_zip = file.read(2) == b"PK"  # `torch.save` and Stable-Baselines3; the ZIP directory is at the end
-            return not is_zip or zipfile.is_zipfile(file)
-    except OSError:
-        return False
+def _is_shared(about: os.stat_result) -> bool:
+    """True for a folder that its group may change, and no others."""
+    return stat.S_ISDIR(about.st_mode) and about.st_mode & (stat.S_IWGRP | stat.S_IWOTH) == stat.S_IWGRP

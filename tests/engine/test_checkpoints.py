@@ -21,11 +21,13 @@ from gmg_tui.model import (
     WorkerState,
     combined,
 )
-from gmg_tui.scripts.checkpoints import MAX_KEPT, before_nan, ledger, newest_intact
+from gmg_tui.scripts.checkpoints import MAX_KEPT, Trust, before_nan, ledger, newest_intact
 from gmg_tui.session.protocol import Action
 from tests.patience import alive, eventually
 
 from .harness import program, running, spec_for, sweep_for
+
+_TRUST = Trust()
 
 _TORCH = "import os\ndef save(obj, f):\n    with open(f, 'wb') as file: file.write(obj)\n"
 _SCRIPT = """
@@ -263,14 +265,15 @@ def test_a_renamed_file_is_found_and_an_export_comes_last(tmp_path: Path, is_ren
     )
     if is_renamed:
         state.rename(tmp_path / "state.pt")
-    found = newest_intact(saved)
+    found = newest_intact(saved, _TRUST)
+    assert isinstance(found, Checkpoint)
     assert found.path == str(tmp_path / ("state.pt" if is_renamed else "state.tmp"))
     (tmp_path / "state.pt").unlink(missing_ok=True)
     state.unlink(missing_ok=True)
-    assert (found := newest_intact(saved)) is not None
+    assert isinstance(found := newest_intact(saved, _TRUST), Checkpoint)
     assert found.is_export
     export.write_bytes(b"PK but no zip"[:6])
-    assert newest_intact(saved) is None
+    assert newest_intact(saved, _TRUST) == f"it started from the beginning: {export} is incomplete"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
@@ -279,17 +282,42 @@ def test_nothing_continues_from_a_file_of_another_user(tmp_path: Path) -> None:
     planted.write_bytes(b"state")
     saved = (Checkpoint(str(planted), 1.0, 5, planted.stat().st_ino),)
     os.chown(planted, 1, 1)
-    for mode in (0o1777, 0o777, 0o775, 0o755):  # 755: the folder is in one where others can rename it
+    for mode in (0o1777, 0o777, 0o775, 0o755):
         tmp_path.chmod(mode)
-        assert newest_intact(saved) is None
+        assert _reason(saved) == "belongs to daemon"
     os.chown(planted, 65534, -1)
     for mode in (0o777, 0o1777, 0o2775):
         tmp_path.chmod(mode)
-        assert (newest_intact(saved) is None) is (mode == 0o777), "others can replace its files"
-    assert newest_intact(saved) is not None, "root's own on a disk that maps root to nobody"
+        assert ("can be changed by all users" in _reason(saved)) is (mode == 0o777)
+    assert not _reason(saved), "root's own on a disk that maps root to nobody"
     theirs = tmp_path / "theirs"
     theirs.symlink_to(tmp_path)
     linked = (structs.replace(saved[0], path=str(theirs / planted.name)),)
-    assert newest_intact(linked) is not None
+    assert not _reason(linked)
     os.lchown(theirs, 1, 1)
-    assert newest_intact(linked) is None, "who made the link can lead it to another file"
+    assert _reason(linked) == f"could be replaced: {theirs} belongs to daemon"
+    assert _reason(
+        (structs.replace(saved[0], path=__file__, size_bytes=None),), Trust(kept=(Path(__file__).parents[1],))
+    )
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+def test_who_owns_a_folder_on_the_way_could_replace_a_checkpoint(tmp_path: Path) -> None:
+    """Owners of a group's folder, and of what runs, are trusted: a lab's shared disk, and a container that runs as root."""
+    folder = tmp_path / "theirs"
+    saved = folder / "runs" / "model_2.pt"
+    saved.parent.mkdir(parents=True)
+    saved.write_bytes(b"state")
+    os.chown(folder, 1, os.getegid())
+    checkpoints = (Checkpoint(str(saved), 1.0),)
+    for mode, doubted in ((0o1777, True), (0o755, True), (0o2775, False)):
+        folder.chmod(mode)
+        assert bool(_reason(checkpoints)) is doubted
+    folder.chmod(0o755)
+    assert not _reason(checkpoints, Trust((str(folder / "train.py"),)))
+
+
+def _reason(saved: tuple[Checkpoint, ...], trust: Trust = _TRUST) -> str:
+    """Why the newest checkpoint cannot be used; empty if it can."""
+    found = newest_intact(saved, trust)
+    return found.removeprefix(f"it started from the beginning: {saved[-1].path} ") if isinstance(found, str) else ""

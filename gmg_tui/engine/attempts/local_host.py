@@ -34,7 +34,7 @@ from gmg_tui.machine.processes import Scans
 from gmg_tui.model import Checkpoint, Gpu, Session, Slot
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import probe, torchrun
-from gmg_tui.scripts.checkpoints import newest_intact, relocated, unreadable
+from gmg_tui.scripts.checkpoints import Trust, newest_intact, relocated
 from gmg_tui.scripts.genesis import caches
 from gmg_tui.scripts.genesis.caches import PhaseTimes, ScriptTimes
 from gmg_tui.scripts.genesis.environ import Environment, threads_each, worker_environment
@@ -210,9 +210,8 @@ class LocalHost:
         Where a user's folder is missing, as on a scratch disk of the node's own, anyone may have created it.
         """
         assert self.spec.agent is not None
-        trusted = {0, os.getuid(), *self.spec.agent.owners}
         for path, owner in owners(*self.spec.runs):
-            if owner not in trusted:
+            if owner not in {0, os.getuid()} and user_name(owner) not in self.spec.agent.owners:
                 raise GmgError(
                     f"{path} belongs to {user_name(owner)} here, unlike on the session's machine: not run", 1
                 )
@@ -322,8 +321,13 @@ class LocalHost:
         if not task.resume_args or not task.checkpoints:
             return None, None
         saved, disk = task.checkpoints, "the disk with the checkpoints"
-        found = await self.from_disk(disk, lambda: newest_intact(saved) or unreadable(saved), report, saved)
+        found = await self.from_disk(disk, lambda: newest_intact(saved, self._trust()), report, saved)
         return (None, found) if isinstance(found, str) else (found, None)
+
+    def _trust(self) -> Trust:
+        agent = self.spec.agent
+        folders = (self.spec.folder, agent.logs if agent is not None else "")
+        return Trust(self.spec.runs, tuple(Path(folder).parents[1] for folder in folders if folder))
 
     async def _devices(self, cards: tuple[Slot, ...], report: Report) -> tuple[str, ...]:
         """Returns the names of these slots' GPUs for `CUDA_VISIBLE_DEVICES`."""

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from gmg_tui.machine import slurm as allocation
+from gmg_tui.machine.folders import names_of, owners
 from gmg_tui.model import units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import clean, one_line
@@ -183,12 +184,13 @@ class Ssh(Launcher):
 
         If its interpreter is missing there, or others than here could have made it, the host's own `gmg-tui` runs.
         """
-        python, folder = Path(PROGRAM[0]), shlex.quote(str(Path.cwd()))
-        owners = "|".join(sorted({str(each.lstat().st_uid) for each in (python, *python.parents)}))
+        folder, python, way = shlex.quote(str(Path.cwd())), shlex.quote(PROGRAM[0]), list(owners(PROGRAM[0]))
+        others = "".join(f"|*' '{shlex.quote(name)}" for name in names_of(way))
         there = (
-            f'cd {folder} 2>/dev/null; me=$(id -u); p={shlex.quote(str(python))}; [ -x "$p" ] || exec gmg-tui agent; '
-            f'while [ "$p" != / ]; do case $(stat -c %u "$p") in 0|"$me"|{owners}) p=$(dirname "$p");; '
-            f"*) exec gmg-tui agent;; esac; done; exec {shlex.join(PROGRAM)}"
+            f"cd {folder} 2>/dev/null; me=$(id -u); p=$(readlink -f {python}); [ -x {python} ] || exec gmg-tui agent; "
+            f'own() {{ case $(stat -c "%u %U" "$1") in "0 "*|"$me "*{others}) ;; *) exec gmg-tui agent;; esac; }}; '
+            f'for q in {shlex.join(str(at) for at, _ in way)}; do if [ -e "$q" ] || [ -L "$q" ]; then own "$q"; fi; done; '
+            f'while [ "$p" != / ]; do own "$p"; p=$(dirname "$p"); done; exec {shlex.join(PROGRAM)}'
         )
         # The login shell may be fish or csh, which lack `if … then`.
         return (*self._client, *_OPTIONS, "--", self._hosts[node], f"exec sh -c {shlex.quote(there)}")

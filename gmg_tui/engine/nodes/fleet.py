@@ -21,7 +21,7 @@ from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.files import reading
-from gmg_tui.machine.folders import owners, write_own
+from gmg_tui.machine.folders import names_of, owners, write_own
 from gmg_tui.model import AgentSpec, GpuSample, NodesSpec, NodeView, RunSpec, Session, Slot, StartMode, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import torchrun
@@ -64,7 +64,7 @@ class Fleet:
         self._are_all_gone = False
         self._replaces = ""
         """ID of the session's previous engine; empty if there was none."""
-        self._owners: tuple[int, ...] = ()
+        self._owners: tuple[str, ...] = ()
         self._slots: Mapping[str, EngineSlot] = {}
 
     # The start
@@ -81,8 +81,7 @@ class Fleet:
         if not names:
             raise GmgError("--nodes: no node is listed", 1)
         self._replaces = await in_daemon_thread(_marked, Path(self.spec.folder, NODE_MARK), self.session_id)
-        owned = await in_daemon_thread(lambda: list(owners(*self.spec.runs)))
-        self._owners = tuple(sorted({owner for _, owner in owned}))
+        self._owners = await in_daemon_thread(lambda: tuple(names_of(owners(*self.spec.runs))))
         for name in names:
             self._nodes[name] = Node(name, self.spec, self._launcher, self._changed, self._lines)
 

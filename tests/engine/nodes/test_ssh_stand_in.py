@@ -170,13 +170,22 @@ def test_a_host_runs_no_interpreter_that_another_user_has_made(tmp_path: Path, m
             program.write_text(f"#!/bin/sh\necho {program.name}")
             program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-        monkeypatch.setattr(launcher, "PROGRAM", (str(python),))
+        link, further = tmp_path / "python", Path(folder, "link")
+        link.symlink_to(further)
+        further.symlink_to(python)
+        nobody = pwd.getpwnam("nobody").pw_uid
+        for path, program_path in ((python.parent, python), (python.parent, link), (further, link)):
+            monkeypatch.setattr(launcher, "PROGRAM", (str(program_path),))
+            command = Ssh("a").command("a")[-1]
+            for owner, runs in ((0, "python"), (nobody, "gmg-tui")):
+                os.lchown(path, owner, owner)
+                printed = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout
+                assert printed == f"{runs}\n"
+            os.lchown(path, 0, 0)
+        monkeypatch.setattr(launcher, "names_of", lambda _: ["nobody"])
+        os.chown(python.parent, nobody, nobody)
         command = Ssh("a").command("a")[-1]
-        for owner, runs in ((0, "python"), (pwd.getpwnam("nobody").pw_uid, "gmg-tui")):
-            os.chown(python.parent, owner, owner)
-            assert (
-                subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout == f"{runs}\n"
-            )
+        assert subprocess.run(["sh", "-c", command], capture_output=True, check=True).stdout == b"python\n"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
