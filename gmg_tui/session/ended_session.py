@@ -138,7 +138,6 @@ def _order(job: JobRecord) -> tuple[bool, float, int]:
 
 def _welcome(folder: Path, session: Session, loss: str) -> Welcome:
     """Returns the session's last state, with its GPUs' metrics while workers ran. Raises `GmgError`."""
-    session = structs.replace(session, spec=structs.replace(session.spec, folder=str(folder)))  # it may have been moved
     with open_store(folder / STORE) as stored:
         snapshot = stored.last_snapshot
         if snapshot is None:

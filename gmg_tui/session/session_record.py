@@ -185,7 +185,18 @@ def write_record(record: Record) -> None:
 
 
 def read_record(folder: Path) -> tuple[Record, float] | None:
-    """Returns the content of `session.json`, and the Unix time of its last write; None if it cannot be read."""
+    """Returns the content of `session.json`, and the Unix time of its last write; None if it cannot be read.
+
+    The session's name and folder are those it has now, whatever the file says: it may have been moved or copied.
+    """
+    if (read := _read(folder)) is None:
+        return None
+    record, written = read
+    spec = structs.replace(record.session.spec, name=folder.name, folder=str(folder))
+    return structs.replace(record, session=structs.replace(record.session, spec=spec)), written
+
+
+def _read(folder: Path) -> tuple[Record, float] | None:
     try:
         with reading(folder / RECORD) as file:
             about = os.fstat(file.fileno())
@@ -314,9 +325,10 @@ def _last_sign_of_life(entry: SessionEntry) -> float:
 
 
 def _is_copy(entry: SessionEntry) -> bool:
-    """True unless the session is in its own folder, or that is gone; a copy's may be unreadable, or no path at all."""
+    """True unless the session's record names its folder, or one that is gone; a copy's may be unreadable, or no path."""
+    read = _read(entry.folder)
     try:
-        return not Path(entry.record.session.spec.folder).samefile(entry.folder)
+        return read is not None and not Path(read[0].session.spec.folder).samefile(entry.folder)
     except FileNotFoundError:
         return False
     except (OSError, ValueError):

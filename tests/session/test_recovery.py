@@ -132,6 +132,20 @@ def test_a_copy_of_a_running_session_ends_none_of_its_processes(monkeypatch: pyt
     os.close(descriptor)
 
 
+def test_a_record_that_names_another_sessions_folder_changes_its_own_alone() -> None:
+    victim, gift = ScriptedEngine(), ScriptedEngine()
+    for engine in (victim, gift):
+        sessions.write_record(sessions.Record(engine.session, engine.briefs))
+    sessions.write_record(sessions.Record(victim.session, victim.briefs, time.time()))
+    before = (victim.folder / sessions.RECORD).read_bytes()
+    spec = structs.replace(gift.session.spec, folder=f"{gift.folder.parent}/gone/../{victim.folder.name}")
+    data = msgspec.json.encode(sessions.Record(structs.replace(gift.session, spec=spec), gift.briefs))
+    (gift.folder / sessions.RECORD).write_bytes(data)
+    sessions.clear_lost(pytest.fail)
+    assert (victim.folder / sessions.RECORD).read_bytes() == before
+    assert sessions.inspect(gift.folder).record.lost
+
+
 @pytest.mark.process
 @pytest.mark.parametrize("folder", ["/nul\0", f"/{'a/' * 4096}", "/dev/null/session"])
 def test_a_lost_session_with_an_unusable_path_stops_no_command(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
