@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
 from msgspec import Struct, structs
 
-from gmg_tui.jobs.argument_placeholders import JOB_NAMES
+from gmg_tui.jobs.argument_placeholders import JOB_NAMES, fill_some
 from gmg_tui.model import Checkpoint, JobRecord, Rank, RunSpec, Slot, SweepSpec
 from gmg_tui.scripts.checkpoints import before_nan
 from gmg_tui.scripts.genesis.output.failures import Failure
@@ -170,6 +171,16 @@ class Task:
     def own_values(self) -> Mapping[str, object]:
         """Values from the sweep file, without the job's number and name."""
         return {name: value for name, value in self.values.items() if name not in JOB_NAMES}
+
+    @cached_property
+    def given(self) -> tuple[str, ...]:
+        """The arguments with only the job's values filled in: equal for workers that do the same work."""
+        return tuple(fill_some(arg, self.own_values) for arg in self.args)
+
+    @cached_property
+    def given_env(self) -> dict[str, str]:
+        """The environment with only the job's values filled in."""
+        return {name: fill_some(value, self.own_values) for name, value in self.env.items()}
 
     @classmethod
     def queued(cls, spec: RunSpec, job: JobRecord, count: int, cards: tuple[Slot, ...] = ()) -> Self:

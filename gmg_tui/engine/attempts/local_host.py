@@ -10,7 +10,6 @@ import signal
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
@@ -23,7 +22,7 @@ from gmg_tui.engine.attempts.process import Step
 from gmg_tui.engine.output.logs import Log, LogWriter
 from gmg_tui.engine.output.pipes import Pipes
 from gmg_tui.engine.watchdog.client import WatchdogClient
-from gmg_tui.jobs.argument_placeholders import checkpoint_values, fill, fill_some, values_for
+from gmg_tui.jobs.argument_placeholders import checkpoint_values, fill, values_for
 from gmg_tui.machine import numa
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.cgroup import Memory, folders, usable_cpus
@@ -80,10 +79,6 @@ class Launch(NamedTuple):
     """The checkpoint named in its arguments; None if it starts from the beginning."""
     not_continued: str | None = None
     """The reason it starts from the beginning despite checkpoints."""
-    given: tuple[str, ...] = ()
-    """The arguments with only the job's values filled in: equal for workers that do the same work."""
-    given_env: Mapping[str, str] = MappingProxyType({})
-    """The worker's own environment, with only the job's values filled in."""
     cores: frozenset[int] | None = None
     """The CPU cores it is pinned to; None for all."""
     memory_kept: str | None = None
@@ -297,9 +292,7 @@ class LocalHost:
             gpu_index,
             checkpoint.path if checkpoint is not None else None,
             not_continued,
-            given=tuple(fill_some(arg, task.own_values) for arg in task.args),
-            given_env={name: fill_some(value, task.own_values) for name, value in env.items()},
-            cores=cores,
+            cores,
         )
 
     def _cores(self, slot: Slot, task: Task, environ: Mapping[str, str]) -> frozenset[int] | None:

@@ -25,12 +25,27 @@ from gmg_tui.model.text import clean, one_line
 from gmg_tui.session import AGENT_MARK
 
 PROGRAM = (sys.executable, "-P", "-m", "gmg_tui", "agent")
-"""Starts or finds the node's agent; a node without this interpreter runs its own gmg-tui."""
+"""Starts or finds the node's agent."""
 _MAX_GREETING_BYTES = 1 << 20
 """Limit of output before the connection carries frames."""
 _END_TIMEOUT_S = 2.0
 MAX_TROUBLE_BYTES = 1000
 _MAX_LOCAL_NODES = 4096
+
+
+def script() -> str:
+    """Returns the lines for `sh` on a node that run `PROGRAM`, or the node's own gmg-tui.
+
+    That is if the interpreter is missing there, or if others than here could have made it.
+    """
+    python, way = shlex.quote(PROGRAM[0]), list(owners(PROGRAM[0]))
+    others = "".join(f"|*' '{shlex.quote(name)}" for name in names_of(way))
+    return (
+        f"me=$(id -u); p=$(readlink -f {python}); [ -x {python} ] || exec gmg-tui agent; "
+        f'own() {{ case $(stat -c "%u %U" "$1") in "0 "*|"$me "*{others}) ;; *) exec gmg-tui agent;; esac; }}; '
+        f'for q in {shlex.join(str(at) for at, _ in way)}; do if [ -e "$q" ] || [ -L "$q" ]; then own "$q"; fi; done; '
+        f'while [ "$p" != / ]; do own "$p"; p=$(dirname "$p"); done; exec {shlex.join(PROGRAM)}'
+    )
 
 
 class Connection:
@@ -114,7 +129,7 @@ class Launcher(ABC):
 
     @abstractmethod
     def command(self, node: str) -> Sequence[str]:
-        """Returns the command that runs `PROGRAM` on a node."""
+        """Returns the command that runs `PROGRAM`, or `script`, on a node."""
 
     async def connect(self, node: str) -> Connection:
         """Runs the command. Raises `GmgError` if it cannot be run."""
@@ -180,18 +195,8 @@ class Ssh(Launcher):
         return tuple(self._hosts)
 
     def command(self, node: str) -> Sequence[str]:
-        """Returns the command that runs this program in this folder.
-
-        If its interpreter is missing there, or others than here could have made it, the host's own `gmg-tui` runs.
-        """
-        folder, python, way = shlex.quote(str(Path.cwd())), shlex.quote(PROGRAM[0]), list(owners(PROGRAM[0]))
-        others = "".join(f"|*' '{shlex.quote(name)}" for name in names_of(way))
-        there = (
-            f"cd {folder} 2>/dev/null; me=$(id -u); p=$(readlink -f {python}); [ -x {python} ] || exec gmg-tui agent; "
-            f'own() {{ case $(stat -c "%u %U" "$1") in "0 "*|"$me "*{others}) ;; *) exec gmg-tui agent;; esac; }}; '
-            f'for q in {shlex.join(str(at) for at, _ in way)}; do if [ -e "$q" ] || [ -L "$q" ]; then own "$q"; fi; done; '
-            f'while [ "$p" != / ]; do own "$p"; p=$(dirname "$p"); done; exec {shlex.join(PROGRAM)}'
-        )
+        """Returns the command that runs this program in this folder."""
+        there = f"cd {shlex.quote(str(Path.cwd()))} 2>/dev/null; {script()}"
         # The login shell may be fish or csh, which lack `if … then`.
         return (*self._client, *_OPTIONS, "--", self._hosts[node], f"exec sh -c {shlex.quote(there)}")
 
@@ -269,4 +274,16 @@ class Slurm(Launcher):
         count = os.environ.get("SLURM_GPUS_ON_NODE", "")
         gpus = (f"--gpus-per-node={count}",) if count.isdecimal() else ()
         inherited = [f"--unset={name}" for name in os.environ if name.startswith(_STEP_VARIABLES)]
-        return ("env", *inherited, "srun", f"--jobid={self._job}", *step, *gpus, "--export=ALL", "--quiet", *PROGRAM)
+        return (
+            "env",
+            *inherited,
+            "srun",
+            f"--jobid={self._job}",
+            *step,
+            *gpus,
+            "--export=ALL",
+            "--quiet",
+            "sh",
+            "-c",
+            script(),
+        )

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 import psutil
 
-from gmg_tui.engine.launchers.launcher import PROGRAM, Launcher
+from gmg_tui.engine.launchers.launcher import Launcher, script
 from gmg_tui.machine import processes
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import interpreter
@@ -63,10 +63,9 @@ class Ray(Launcher):
 class AgentActor:
     """An agent's program on its node; calls forward its standard input and output."""
 
-    def __init__(self, program: tuple[str, ...]) -> None:
-        here = program if os.access(program[0], os.X_OK) else ("gmg-tui", "agent")
+    def __init__(self, script: str) -> None:
         # Ray gives an actor without CPUs one thread (`set_omp_num_threads_if_unset`), which workers would inherit.
-        command = ("env", "--unset=OMP_NUM_THREADS", *here)
+        command = ("env", "--unset=OMP_NUM_THREADS", "sh", "-c", script)
         self._process: Any = Popen(command, bufsize=0, stdin=PIPE, stdout=PIPE, start_new_session=True)
 
     def write(self, data: bytes) -> None:
@@ -101,7 +100,7 @@ def _forward(ray: Any, node: dict[str, Any], *, cpu: bool) -> NoReturn:
     print(
         f"waiting for Ray to start an actor with {gpus:g} GPUs, which other jobs may hold", file=sys.stderr, flush=True
     )
-    actor = ray.remote(AgentActor).options(**options).remote(PROGRAM)
+    actor = ray.remote(AgentActor).options(**options).remote(script())
 
     def inward() -> None:
         with suppress(Exception):  # the actor or the cluster is gone

@@ -135,7 +135,7 @@ class RemoteAttempt:
             return
         if report.activity is not None:
             report = structs.replace(report, activity=report.activity.shifted(now))
-        report = structs.replace(report, view=self._within_gpu(report.view))
+        report = structs.replace(report, view=self._checked(report.view))
         self._report, self._away = report, False
         self._curves = report.curves or self._curves
         view, newest = report.view, report.view.newest
@@ -157,12 +157,15 @@ class RemoteAttempt:
         if before != self._displayed():
             self._worker.changed()
 
-    def _within_gpu(self, view: model.Worker) -> model.Worker:
-        """Returns the worker without a memory peak beyond its GPU's size."""
-        peak_mib, gpu = view.newest.memory_peak_mib, self.slot.gpu
-        if peak_mib is None or gpu is None or peak_mib <= (gpu.memory_total_mib or peak_mib):
-            return view
-        return structs.replace(view, newest=structs.replace(view.newest, memory_peak_mib=None))
+    def _checked(self, view: model.Worker) -> model.Worker:
+        """Returns the worker with what is known here: what it was given, which a user may run again, and its GPU's size."""
+        newest = view.newest
+        if newest.number:
+            newest = structs.replace(newest, given=self.task.given, env=self.task.given_env)
+        peak_mib, gpu = newest.memory_peak_mib, self.slot.gpu
+        if peak_mib is not None and gpu is not None and peak_mib > (gpu.memory_total_mib or peak_mib):
+            newest = structs.replace(newest, memory_peak_mib=None)
+        return structs.replace(view, newest=newest)
 
     def _displayed(self) -> tuple[object, ...]:
         return self.state, self.life, self._report.view.phase if self._report is not None and not self._away else None

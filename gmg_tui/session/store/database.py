@@ -4,6 +4,7 @@ import fcntl
 import math
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -28,6 +29,8 @@ earlier ones; `tests/samples/stores` has a session of each.
 """
 _BUSY_S = 5.0
 _STALE_S = 60.0
+_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
+"""Ends a journal that names another (SQLite's file format, 3)."""
 _PROGRESS_STEPS = 10_000
 """SQLite instructions between checks of the clock, about 100 µs."""
 _STEPS: Final = ((3600.0, 10), (86_400.0, 60))
@@ -235,10 +238,19 @@ def open_for_reading(path: Path, within_s: float | None = None) -> sqlite3.Conne
 
 
 def check_files(path: Path) -> None:
-    """Raises `StoreError` if a script has replaced a file of the store, say by a pipe, for which SQLite would wait."""
-    for file in (path, *(path.with_name(path.name + suffix) for suffix in ("-journal", "-wal", "-shm"))):
-        if file.exists() and not file.is_file():
-            raise StoreError(f"{file}: not a regular file")
+    """Raises `StoreError` if a script has replaced a file of the store, say by a pipe, for which SQLite would wait.
+
+    Also for a journal that names another one, in which case SQLite may remove that file (Atomic Commit In SQLite, 5.5).
+    """
+    journal = path.with_name(f"{path.name}-journal")
+    for file in (path, journal, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))):
+        with suppress(FileNotFoundError):
+            if not stat.S_ISREG(file.lstat().st_mode):
+                raise StoreError(f"{file}: not a regular file")
+    with suppress(FileNotFoundError), journal.open("rb") as opened:
+        opened.seek(max(0, opened.seek(0, os.SEEK_END) - len(_JOURNAL_MAGIC)))
+        if opened.read() == _JOURNAL_MAGIC:
+            raise StoreError(f"{journal}: not the journal of a session, which has no other")
 
 
 def _connect(path: Path, timeout_s: float = _BUSY_S) -> sqlite3.Connection:

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sqlite3
+import struct
 import subprocess
 import sys
 import tempfile
@@ -141,6 +142,20 @@ def test_a_file_of_the_store_that_a_script_has_replaced_by_a_pipe_is_refused(nam
         pass
     with pytest.raises(StoreError, match=f"{name}: not a regular file"):
         create(path, ())
+
+
+def test_the_journal_of_a_session_given_by_another_user_removes_no_file(tmp_path: Path) -> None:
+    """SQLite rolls a killed process's transaction back, then removes the journal of several stores that it names."""
+    path, precious = tmp_path / STORE, tmp_path / "thesis.tex"
+    create(path, ())
+    precious.write_text("text")
+    magic, name, page = bytes.fromhex("d9d505f920a163d7"), os.fsencode(precious), 4096
+    header = magic + struct.pack(">5I", 0, 1234, path.stat().st_size // page, 512, page)
+    named = struct.pack(">I", (1 << 30) // page + 1) + name + struct.pack(">II", len(name), sum(name)) + magic
+    (tmp_path / f"{STORE}-journal").write_bytes(header.ljust(512, b"\0") + named)
+    with pytest.raises(StoreError, match="not the journal of a session"), open_store(path):
+        pass
+    assert precious.exists()
 
 
 def test_a_store_that_a_script_has_locked_keeps_no_scrape_waiting(tmp_path: Path) -> None:
