@@ -153,7 +153,11 @@ def settings_of(command: str) -> Settings | None:
     from gmg_tui.cli.printing import note  # only if there is a file
     from gmg_tui.machine.folders import distrust
 
-    if reason := distrust(file, shared=True):
+    try:
+        reason = distrust(file, shared=True, exists=True)
+    except OSError:
+        return None  # it was removed
+    if reason is not None:
         note(f"settings are not used: {reason}")
         return None
     try:

@@ -10,7 +10,7 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -25,6 +25,8 @@ _COPY_BYTES = 1 << 20
 _NOTE = re.compile(rb"\n\[gmg-tui\] (\d{1,3}(?:,\d{3}){0,5}) bytes are cut out here: [^\n]*\n")
 _NOTE_BYTES = 200
 MAX_LINKS = 40
+_MAX_STEPS = 1000
+"""Maximum folders and links on the way to a file: links may form a loop."""
 
 
 def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o600) -> os.stat_result:
@@ -63,17 +65,45 @@ def remove_written(path: Path, written: os.stat_result) -> None:
 def _followed(path: Path) -> Path:
     """Resolves a path. Raises `OSError` for another user's link, except root's, as its last part or in a folder like `/tmp`.
 
-    The kernel's `protected_symlinks` covers folders with the sticky bit only.
+    The kernel's `protected_symlinks` covers folders with the sticky bit only. Each part is looked at once: where others can
+    write, it may change between two looks.
     """
+    ours = (os.geteuid(), 0)
     for _ in range(MAX_LINKS):
-        for each in (path, *path.absolute().parents):
-            is_theirs = each.is_symlink() and each.lstat().st_uid not in (os.geteuid(), 0)
-            if is_theirs and (each == path or each.parent.stat().st_mode & stat.S_IWOTH):
-                raise PermissionError(errno.EACCES, "a link of another user", str(each))
-        path = Path(os.path.realpath(path.parent), path.name)
-        if not path.is_symlink():
+        at, is_open = Path("/"), False
+        for at, about, _ in way_to(path.parent):
+            is_link = stat.S_ISLNK(about.st_mode)
+            if is_link and is_open and about.st_uid not in ours:
+                raise PermissionError(errno.EACCES, "a link of another user", str(at))
+            is_open = not is_link and bool(about.st_mode & stat.S_IWOTH)
+        path = at / path.name
+        try:
+            about = path.lstat()
+        except FileNotFoundError:
             return path
+        if not stat.S_ISLNK(about.st_mode):
+            return path
+        if about.st_uid not in ours:
+            raise PermissionError(errno.EACCES, "a link of another user", str(path))
         path = path.parent / path.readlink()
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+
+
+def way_to(path: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
+    """Yields each folder and link on the way to `path`, from the root, with its status, and True for the last.
+
+    Raises `OSError` if one is missing, or for a loop of links.
+    """
+    at, names = Path("/"), [*reversed(Path(os.path.abspath(path)).parts[1:])]  # noqa: PTH100 - keeps links
+    for _ in range(_MAX_STEPS):
+        about = at.lstat()
+        yield at, about, not names
+        if stat.S_ISLNK(about.st_mode):
+            names += reversed((at.parent / at.readlink()).parts[1:])
+            at = Path("/")
+        if not names:
+            return
+        at = at.parent if (name := names.pop()) == ".." else at / name
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
 
 

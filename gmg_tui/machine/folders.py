@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from gmg_tui.machine.files import write_atomic
+from gmg_tui.machine.files import way_to, write_atomic
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OVERFLOW_ID = 65534
@@ -29,8 +29,6 @@ _MAX_LISTED = 10_000
 _MAX_REMOVED = 100_000
 """Maximum entries to remove from an abandoned folder."""
 _MAX_ATTEMPTS = 10
-_MAX_STEPS = 1000
-"""Maximum folders and links on the way to a folder: links may form a loop."""
 
 
 def home(environ: Mapping[str, str] = os.environ) -> Path | None:
@@ -114,40 +112,22 @@ def distrust(folder: Path, *, shared: bool = False, exists: bool = False) -> str
     """Returns the reason that another user could change, replace or create `folder`; None if nobody could.
 
     An existing folder must belong to this user. Its parents, and with `shared` the folder itself, may also be root's, even
-    writable by all if they have the sticky bit. There, others may create a missing folder right after this call; with
-    `exists` the answer lasts, and a missing folder raises `OSError`.
+    writable by all if they have the sticky bit, unless the rest of the path is missing: anyone could create that next.
+    With `exists`, anything missing raises `OSError`.
     """
-    administrators = _administrators()
+    administrators, is_open = _administrators(), False
     try:
         for at, about, is_last in way_to(folder):
             if (reason := _distrust(about, administrators, own=is_last and not shared)) is not None:
                 return f"{at} {reason}"
-            is_open = about.st_mode & stat.S_IWOTH and not stat.S_ISLNK(about.st_mode)
-            administrators = (
-                (0,) if is_open else _administrators()
-            )  # where all can write, an unmapped owner may be anyone
+            is_open = bool(about.st_mode & stat.S_IWOTH) and not stat.S_ISLNK(about.st_mode)
+            # Where all can write, an unmapped owner may be anyone.
+            administrators = (0,) if is_open else _administrators()
     except OSError:
         if exists:
             raise
-    return None  # what is missing is decided by its parents
-
-
-def way_to(path: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
-    """Yields each folder and link on the way to `path`, from the root, with its status, and True for the last.
-
-    Raises `OSError` if one is missing, or for a loop of links.
-    """
-    at, names = Path("/"), [*reversed(Path(os.path.abspath(path)).parts[1:])]  # noqa: PTH100 - keeps links
-    for _ in range(_MAX_STEPS):
-        about = at.lstat()
-        yield at, about, not names
-        if stat.S_ISLNK(about.st_mode):
-            names += reversed((at.parent / at.readlink()).parts[1:])
-            at = Path("/")
-        if not names:
-            return
-        at = at.parent if (name := names.pop()) == ".." else at / name
-    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+        return f"is missing in {at}, where all users can create it" if is_open else None
+    return None
 
 
 def owners(*paths: str | Path) -> Iterator[tuple[Path, int]]:
@@ -158,9 +138,9 @@ def owners(*paths: str | Path) -> Iterator[tuple[Path, int]]:
                 yield at, about.st_uid
 
 
-def check_own(folder: Path, *, shared: bool = False, exists: bool = True) -> None:
-    """Raises `OSError` if another user could change or replace a folder; arguments as of `distrust`."""
-    if reason := distrust(folder, shared=shared, exists=exists):
+def check_own(folder: Path, *, shared: bool = False) -> None:
+    """Raises `OSError` if a folder is missing, or another user could change or replace it; `shared` as of `distrust`."""
+    if reason := distrust(folder, shared=shared, exists=True):
         raise PermissionError(errno.EACCES, reason, str(folder))
 
 
@@ -213,9 +193,9 @@ def make_private(folder: Path) -> None:
 
     Raises `OSError` if it cannot be created, or if another user could change or replace it.
     """
-    check_own(folder, exists=False)
     if not folder.parent.is_dir():
         make_private(folder.parent)
+    check_own(folder.parent, shared=True)
     folder.mkdir(mode=0o700, exist_ok=True)
     check_own(folder)  # another user may have been faster
 

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from gmg_tui.machine.folders import owners, user_name, way_to
+from gmg_tui.machine.files import way_to
+from gmg_tui.machine.folders import owners, user_name
 from gmg_tui.model import Attempt, Checkpoint
 
 MAX_KEPT = 20

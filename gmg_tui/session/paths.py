@@ -63,18 +63,28 @@ def sessions_folder() -> Path:
     given = state_folder()
     if given is None:
         raise GmgError(f"user {os.getuid()} has no home folder for sessions; set HOME or XDG_STATE_HOME", 1)
-    distrusted = distrust(given / "gmg-tui")
+    distrusted = _claim(given / "gmg-tui")
     others = [each / ".local/state" for each in homes()] if distrusted is not None else []
     for folder in (given, *others):
-        if distrust(folder / "gmg-tui") is None:
+        if _claim(folder / "gmg-tui") is None:
             return folder / "gmg-tui" / "sessions"
     raise GmgError(f"no folder for sessions: {distrusted}; set XDG_STATE_HOME", 1)
+
+
+def _claim(folder: Path) -> str | None:
+    """Returns the reason that another user could change a folder; creates it where others could do so first."""
+    reason = distrust(folder)
+    if reason is not None and not os.path.lexists(folder):
+        with suppress(OSError):
+            make_private(folder)
+            return None
+    return reason
 
 
 def unused_folders() -> Iterator[str]:
     """Yields a sentence for each configured folder that is ignored because another user could change it."""
     given = state_folder()
-    if given is not None and (reason := distrust(given / "gmg-tui")):
+    if given is not None and (reason := _claim(given / "gmg-tui")):
         yield f"sessions are in {sessions_folder()}: {reason}"
     if (runtime := os.environ.get("XDG_RUNTIME_DIR")) and (reason := distrust(Path(runtime))):
         yield f"XDG_RUNTIME_DIR is not used: {reason}"

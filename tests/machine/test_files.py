@@ -36,6 +36,27 @@ def test_a_link_of_another_user_is_not_followed(mode: int, tmp_path: Path) -> No
     assert target.read_bytes() == b"kept"
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+def test_a_link_that_another_user_makes_at_the_last_moment_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o1777)
+    target, path, lstat = tmp_path / "target", tmp_path / "report.html", Path.lstat
+    target.write_bytes(b"kept")
+
+    def then_made(each: Path) -> os.stat_result:
+        try:
+            return lstat(each)
+        except FileNotFoundError:
+            path.symlink_to(target)
+            os.chown(path, 65534, -1, follow_symlinks=False)
+            raise
+
+    monkeypatch.setattr(Path, "lstat", then_made)
+    files.write_atomic(path, b"x")
+    assert (target.read_bytes(), path.read_bytes(), path.is_symlink()) == (b"kept", b"x", False)
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

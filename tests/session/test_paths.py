@@ -111,3 +111,13 @@ def test_folders_of_another_user_in_the_environment_are_not_used(
     monkeypatch.setenv("HOME", str(theirs))  # as sudo may keep it
     real = Path(pwd.getpwuid(os.getuid()).pw_dir)
     assert sessions.sessions_folder() == real / ".local/state/gmg-tui/sessions"
+
+
+def test_a_state_folder_that_others_could_create_is_created_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as shared:
+        Path(shared).chmod(0o1777)
+        state = Path(shared, "gone", "state")
+        monkeypatch.setenv("XDG_STATE_HOME", str(state))
+        assert sessions.sessions_folder() == state / "gmg-tui" / "sessions"
+        assert stat.S_IMODE((state / "gmg-tui").stat().st_mode) == 0o700
+        assert not sessions.folders()

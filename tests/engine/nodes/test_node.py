@@ -191,6 +191,24 @@ async def test_a_process_has_begun_once_its_node_reports_it_after_its_attempt() 
     await asyncio.gather(running, return_exceptions=True)
 
 
+async def test_what_an_attempt_was_given_is_known_here_whatever_its_node_reports() -> None:
+    """A user may run it again on another machine."""
+    node = Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None)
+    node.available.set()
+    task = Task(("--k", "{k}", "{slot}"), {"A": "{k}"}, 0, 1, values={"k": 2})
+    attempt = RemoteAttempt(node, MagicMock(reserve=AsyncMock(), slot=Slot("n1/cpu0", node="n1"), task=task))
+    running = asyncio.create_task(attempt.run())
+    await eventually(lambda: attempt.assignment)
+    assert attempt.assignment is not None
+    forged = structs.replace(NO_ATTEMPT, number=1, given=("--forged",), env={"LD_PRELOAD": "theirs"})
+    attempt.apply_report(
+        AttemptReport(attempt.assignment.key, Worker("n1/cpu0", 0, WorkerState.RUNNING, newest=forged))
+    )
+    assert (attempt.record().given, attempt.record().env) == (("--k", "2", "{slot}"), {"A": "2"})
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
 async def test_an_attempt_that_was_lost_with_its_node_has_ended_and_uses_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -18,7 +18,7 @@ from msgspec import structs
 
 import gmg_tui
 from gmg_tui.engine.launchers import launcher
-from gmg_tui.engine.launchers.launcher import Ssh
+from gmg_tui.engine.launchers.launcher import Slurm, Ssh
 from gmg_tui.model import DdpSpec, NodesSpec, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import nodes_folder
@@ -166,7 +166,7 @@ def test_a_host_runs_no_interpreter_that_another_user_has_made(tmp_path: Path, m
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         python, ours = Path(folder, "us", "python"), tmp_path / "gmg-tui"
         python.parent.mkdir()
-        for program in (python, ours):
+        for program in (python, ours, tmp_path / "srun"):
             program.write_text(f"#!/bin/sh\necho {program.name}")
             program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
@@ -176,7 +176,9 @@ def test_a_host_runs_no_interpreter_that_another_user_has_made(tmp_path: Path, m
         nobody = pwd.getpwnam("nobody").pw_uid
         for path, program_path in ((python.parent, python), (python.parent, link), (further, link)):
             monkeypatch.setattr(launcher, "PROGRAM", (str(program_path),))
+            monkeypatch.setenv("SLURM_JOB_ID", "1")
             command = Ssh("a").command("a")[-1]
+            assert launcher.script() == Slurm().command("a")[-1]
             for owner, runs in ((0, "python"), (nobody, "gmg-tui")):
                 os.lchown(path, owner, owner)
                 printed = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout
