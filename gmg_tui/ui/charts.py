@@ -14,6 +14,8 @@ GUTTER: Final = 9
 """Cells left of a plot, for its axis and labels."""
 AXIS_ROWS: Final = 2
 """Rows below a plot, for its axis and labels."""
+ROWS_PER_TICK: Final = 3
+"""Minimum rows between two labelled values."""
 _SCALES: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _MAX_DECIMALS: Final = 6
 _MIN_SPAN: Final = 0.02
@@ -173,8 +175,6 @@ Reduction: TypeAlias = Callable[[Sequence[float]], float]
 """Reduces the known values of a column: the mean for rate, load and power, the maximum for memory, which a short peak
 can exhaust."""
 
-_ROWS_PER_STEP: Final = 3
-"""Minimum rows between two labelled values."""
 _TICK_CELLS: Final = 12
 """Minimum cells between two labelled times."""
 _TIMES_S: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
@@ -196,16 +196,11 @@ class Track(NamedTuple):
     """Text shown if all values are unknown."""
 
 
-def min_height(tracks: int) -> int:
-    """Returns the minimum rows for this number of charts."""
-    return tracks * 3 + AXIS_ROWS
-
-
 def stack(tracks: Sequence[Track], *, width: int, height: int, end: float, step_s: float) -> list[Row]:
     """Returns the charts, each below its title, then the time axis: exactly `height` lines of `width` cells.
 
         All tracks have the same number of values, `step_s` seconds apart; the axis begins at the first known value.
-    `height` is at least `min_height`, and `end` is the Unix time of the last value.
+    `height` has at least `AXIS_ROWS` and three rows for each track, and `end` is the Unix time of the last value.
     """
     plot = width - GUTTER
     room = height - AXIS_ROWS - len(tracks)
@@ -241,7 +236,7 @@ def _body(track: Track, plot: int, height: int, columns: Sequence[int]) -> list[
     if not known:
         canvas.put(1, height // 2, track.missing, "dim")
         return canvas.rows({})
-    steps = max(1, (height - 1) // _ROWS_PER_STEP)
+    steps = max(1, (height - 1) // ROWS_PER_TICK)
     scale = fitted(known, steps) if not track.high else axis(0.0, track.high, steps)
     shown = spread(track.values, 2 * plot, track.how)
     fractions = [None if value is None else scale.fraction(value) for value in shown]

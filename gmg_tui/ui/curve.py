@@ -13,7 +13,7 @@ from textual.geometry import Size
 
 from gmg_tui.model import Answer, Trial, TrialKind, TrialState, Tuning, WorkerState
 from gmg_tui.results import tuning_text as tune_words
-from gmg_tui.ui.charts import AXIS_ROWS, GUTTER, Axis, Canvas, bottom_axis, fitted, joined
+from gmg_tui.ui.charts import AXIS_ROWS, GUTTER, ROWS_PER_TICK, Axis, Canvas, bottom_axis, fitted, joined
 from gmg_tui.ui.drawing import STATE_SIGNS, Row
 
 _COLOURS: Final = ("fps", "warn", "ok", "vram", "title", "text", "error")
@@ -28,7 +28,6 @@ _WHOLE: Final = 0.38
 """Share of the width for the whole curve beside the enlarged one."""
 _MIN_WHOLE: Final = 26
 """Minimum columns of the whole curve beside the enlarged one, including its axis."""
-_ROWS_PER_TICK: Final = 3
 _MIN_OCTAVES: Final = 0.1
 """Minimum range of values."""
 _PAD: Final = 0.04
@@ -132,7 +131,7 @@ class _Plot:
         ends = [rate for trial in points for rate in (trial.rate or 0.0, *_ends(trial))]
         if all((trial.rate or 0.0) >= 0 for trial in points):
             ends = [max(0.0, rate) for rate in ends]  # a wide interval may reach below zero
-        self._rates = fitted(ends if len(points) > 1 else [0.0, *ends], max(1, height // _ROWS_PER_TICK))
+        self._rates = fitted(ends if len(points) > 1 else [0.0, *ends], max(1, height // ROWS_PER_TICK))
         self.labels = self._rates.labels(height)
         self.canvas.grid(self.labels, ())
 

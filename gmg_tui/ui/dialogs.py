@@ -1,7 +1,8 @@
 """Dialogs with buttons, the line for text input, and the palette."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from pathlib import Path
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
@@ -13,15 +14,20 @@ from textual.system_commands import SystemCommandsProvider
 from textual.timer import Timer
 from textual.widgets import Button, Input, OptionList, Static
 
-from gmg_tui.model import Session, Snapshot, units
+from gmg_tui.model import Worker, WorkerState, units
+from gmg_tui.session.protocol import Action
 from gmg_tui.ui import keys
 from gmg_tui.ui.drawing import plain
 from gmg_tui.ui.rows import KeysFooter
 from gmg_tui.ui.terminal import TrueSizeScreen
+from gmg_tui.ui.view import View
+from gmg_tui.ui.worker_text import together_text
 
 Result = TypeVar("Result")
 _TYPING_S = 0.1
 """Seconds after a key before the text is applied."""
+_SHORT_S: Final = 60.0
+"""Ask before losing more than these seconds of an attempt."""
 
 
 class Dialog(ModalScreen[Result], TrueSizeScreen[Result]):
@@ -109,9 +115,9 @@ def confirmation(question: str) -> ChoiceScreen:
     return ChoiceScreen("Confirm", question, [Choice(False, "No (n)", "n"), Choice(True, "Yes (y)", "y")])
 
 
-def quit_dialog(app: App[Any], session: Session, snapshot: Snapshot, *, stopping: bool = False) -> ChoiceScreen:
-    """Asks whether to `leave` the workers running, `stop` them or, while they are `stopping`, `kill` them."""
-    spec, queue = session.spec, snapshot.queue
+def quit_dialog(app: App[Any], view: View) -> ChoiceScreen:
+    """Asks whether to `leave` the workers running, `stop` them or, while they are being stopped, `kill` them."""
+    spec, snapshot, queue = view.session.spec, view.snapshot, view.queue
     wait = f" for up to {units.span(spec.sigint_wait_s)}" if spec.sigint_wait_s else ""
     signals = f"SIGINT{wait}, then SIGTERM, then SIGKILL."
     if snapshot.tuning is not None:
@@ -121,8 +127,12 @@ def quit_dialog(app: App[Any], session: Session, snapshot: Snapshot, *, stopping
         noun, what, effect = "job", "jobs", f"`gmg-tui sweep --resume {spec.name}` runs the rest. {signals}"
     else:
         noun, what, effect = "worker", "workers", f"{signals} On SIGINT Genesis saves its compiled kernels."
-    live = sum(not worker.state.ended for worker in snapshot.workers)
-    count, waiting = (live, "") if queue is None else (queue.running, f", {queue.waiting:,} waiting")
+    live = [worker for worker in snapshot.workers if not worker.state.ended]
+    saved = [(of.saved, worker) for worker in live if (of := worker.newest.checkpoint) is not None]
+    if saved:
+        _, oldest = min(saved, key=lambda each: each[0])
+        effect += f" {oldest.slot} {_saved(oldest, snapshot.time)}."
+    count, waiting = (len(live), "") if queue is None else (queue.running, f", {queue.waiting:,} waiting")
 
     def choice(answer: str, label: str, key: str, effect: str) -> Choice:
         return Choice(answer, f"{label} ({keys.displayed(app, key)})", keys.of_id(key), effect)
@@ -132,11 +142,59 @@ def quit_dialog(app: App[Any], session: Session, snapshot: Snapshot, *, stopping
     choices = [
         choice("leave", "Leave them running", "detach", opened_again),
         choice("stop", f"Stop the {what}", "stop", effect),
-        *([choice("kill", "Kill them now", "kill", lost)] if stopping else []),
+        *([choice("kill", "Kill them now", "kill", lost)] if view.stopping else []),
         Choice(None, "Cancel (esc)"),
     ]
-    doing = f"{'is' if count == 1 else 'are'} {'being stopped' if stopping else 'running'}"
+    doing = f"{'is' if count == 1 else 'are'} {'being stopped' if view.stopping else 'running'}"
     return ChoiceScreen(f"Quit {spec.name}", f"{units.count(count, noun)} {doing}{waiting}.", choices)
+
+
+# Questions
+
+
+def _with_groups(view: View, workers: Sequence[Worker]) -> Sequence[Worker]:
+    """Returns the workers and the other ranks of their groups: the engine acts on whole groups."""
+    ids = {worker.group.id for worker in workers if worker.group is not None}
+    slots = {worker.slot for worker in workers}
+    ranks = (rank for rank in view.snapshot.workers if rank.group is not None and rank.group.id in ids)
+    return [*workers, *(rank for rank in ranks if rank.slot not in slots)]
+
+
+def _lost_s(worker: Worker, now: float) -> float:
+    """Returns the running time lost with the worker's process; 0 if too short to ask."""
+    running = worker.state.live and worker.state is not WorkerState.STOPPING
+    ran_s = worker.attempt_s(now) or 0.0
+    return ran_s if running and ran_s > _SHORT_S else 0.0
+
+
+def question(action: Action, view: View, workers: Sequence[Worker]) -> str:
+    """Returns the question before an action on workers, and on ranks that end with them; empty if little is lost."""
+    workers, now = _with_groups(view, workers), view.snapshot.time
+    if action is Action.KILL:
+        whose = "its" if len(workers) == 1 else "their"
+        stopping = all(worker.state is WorkerState.STOPPING for worker in workers)
+        return "" if stopping else f"Kill {_named(workers)} now? Genesis will not save {whose} compiled kernels."
+    longest = max(workers, key=lambda worker: _lost_s(worker, now), default=None)
+    if longest is None or not (ran_s := _lost_s(longest, now)):
+        return ""
+    which = "It" if len(workers) == 1 else longest.slot
+    text = f"{action.value.capitalize()} {_named(workers)}? {which} has been running for {units.span(ran_s)}."
+    return text + (f" It {saved}." if (saved := _saved(longest, now)) else "")
+
+
+def _saved(worker: Worker, now: float) -> str:
+    """Returns the newest checkpoint and its age: `saved model_1200.pt 4:00 ago`; empty if there is none."""
+    of = worker.newest.checkpoint
+    return f"saved {Path(of.path).name} {units.span(max(0.0, now - of.saved))} ago" if of is not None else ""
+
+
+def _named(workers: Sequence[Worker]) -> str:
+    if text := together_text(workers):
+        return text
+    if len(workers) > 1:
+        return f"{len(workers)} workers"
+    worker = workers[0]
+    return worker.slot if worker.job is None else f"job {worker.job} ({worker.job_name}) on {worker.slot}"
 
 
 class LineBar(Input):

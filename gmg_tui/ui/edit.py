@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
 from rich.text import Text
@@ -17,9 +17,9 @@ from gmg_tui.model import Settings
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.secrets import mask, unmask
 from gmg_tui.session.client import Source
-from gmg_tui.session.protocol import Seen
+from gmg_tui.session.protocol import Action, Seen
 from gmg_tui.ui import keys
-from gmg_tui.ui.dialogs import Dialog, confirmation
+from gmg_tui.ui.dialogs import Dialog, confirmation, question
 from gmg_tui.ui.drawing import plain
 from gmg_tui.ui.view import View
 from gmg_tui.ui.worker_text import together_text
@@ -79,7 +79,6 @@ class EditScreen(Dialog[None]):
         engine: The session's engine.
         view: The session as shown; the settings are for the workers in it.
         slots: The slots of the workers to restart. The first one's settings are edited.
-        question: Returns the question before the workers on these slots restart; empty for none.
         start: The settings to begin with; None for the current ones.
     """
 
@@ -99,17 +98,15 @@ class EditScreen(Dialog[None]):
         engine: Source,
         view: View,
         slots: Sequence[str],
-        question: Callable[[], str],
         start: Settings | None,
     ) -> None:
         super().__init__()
         self._slots, self._slot = tuple(slots), slots[0]
-        worker = view.snapshot.worker(self._slot)
-        self._engine = engine
+        worker = view.worker_on(self._slot)
+        self._engine, self._view = engine, view
         self._title = (together_text([worker]) if worker is not None else "") or self._slot
         job = f", job {worker.job} ({worker.job_name})" if worker is not None and worker.job is not None else ""
         self._start = start
-        self._question = question
         self._seen = {each.slot: Seen(each.job) for each in view.snapshot.workers}
         self._waiting = True
         """True if the engine has not answered yet."""
@@ -194,8 +191,9 @@ class EditScreen(Dialog[None]):
     @work
     async def _apply(self, settings: Settings) -> None:
         """Closes once the engine has accepted the settings."""
-        question = self._question()
-        if question and not await self.app.push_screen_wait(confirmation(question)):
+        workers = [worker for slot in self._slots if (worker := self._view.worker_on(slot)) is not None]
+        text = question(Action.RESTART, self._view, workers)
+        if text and not await self.app.push_screen_wait(confirmation(text)):
             return
         self._waiting = True
         seen = {slot: self._seen[slot] for slot in self._slots if slot in self._seen}

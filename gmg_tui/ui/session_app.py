@@ -12,62 +12,19 @@ from textual.reactive import var
 from textual.screen import ModalScreen
 from textual.widget import AwaitMount
 
-from gmg_tui.model import Settings, Snapshot, Worker, WorkerState, units
+from gmg_tui.model import Settings, Snapshot, Worker, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import LOGS, worker_log
 from gmg_tui.session.client import Source
 from gmg_tui.session.protocol import Action, Seen
-from gmg_tui.ui import keys, worker_text
-from gmg_tui.ui.dialogs import confirmation, quit_dialog
+from gmg_tui.ui import keys
+from gmg_tui.ui.dialogs import confirmation, question, quit_dialog
 from gmg_tui.ui.drawing import safe
 from gmg_tui.ui.outcome import Outcome
 from gmg_tui.ui.terminal import TerminalDriver
 from gmg_tui.ui.view import View
 
 MESSAGE_S: Final = 8.0
-SHORT_S: Final = 60.0
-"""Ask before losing more than these seconds of an attempt."""
-
-
-def with_groups(view: View, workers: Sequence[Worker]) -> Sequence[Worker]:
-    """Returns the workers and the other ranks of their groups: the engine acts on whole groups."""
-    ids = {worker.group.id for worker in workers if worker.group is not None}
-    slots = {worker.slot for worker in workers}
-    ranks = (rank for rank in view.snapshot.workers if rank.group is not None and rank.group.id in ids)
-    return [*workers, *(rank for rank in ranks if rank.slot not in slots)]
-
-
-def lost_s(worker: Worker, now: float) -> float:
-    """Returns the running time lost with the worker's process; 0 if too short to ask."""
-    running = worker.state.live and worker.state is not WorkerState.STOPPING
-    ran_s = worker.attempt_s(now) or 0.0
-    return ran_s if running and ran_s > SHORT_S else 0.0
-
-
-def question(action: Action, view: View, workers: Sequence[Worker]) -> str:
-    """Returns the question before an action on workers, and on ranks that end with them; empty if little is lost."""
-    workers, now = with_groups(view, workers), view.snapshot.time
-    if action is Action.KILL:
-        whose = "its" if len(workers) == 1 else "their"
-        stopping = all(worker.state is WorkerState.STOPPING for worker in workers)
-        return "" if stopping else f"Kill {_named(workers)} now? Genesis will not save {whose} compiled kernels."
-    longest = max(workers, key=lambda worker: lost_s(worker, now), default=None)
-    if longest is None or not (ran_s := lost_s(longest, now)):
-        return ""
-    which = "It" if len(workers) == 1 else longest.slot
-    text = f"{action.value.capitalize()} {_named(workers)}? {which} has been running for {units.span(ran_s)}."
-    if (saved := longest.newest.checkpoint) is not None:
-        text += f" It saved {Path(saved.path).name} {units.span(max(0.0, now - saved.saved))} ago."
-    return text
-
-
-def _named(workers: Sequence[Worker]) -> str:
-    if text := worker_text.together_text(workers):
-        return text
-    if len(workers) > 1:
-        return f"{len(workers)} workers"
-    worker = workers[0]
-    return worker.slot if worker.job is None else f"job {worker.job} ({worker.job_name}) on {worker.slot}"
 
 
 class SessionApp(App[Outcome], inherit_bindings=False):
@@ -233,14 +190,8 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         """Opens the edit dialog, with the `start` settings instead of the current ones if given."""
         from gmg_tui.ui.edit import EditScreen
 
-        slots = sorted((each.slot for each in self.targets(None)), key=lambda slot: slot != self.view.selected)
-
-        def asked() -> str:
-            workers = [worker for slot in slots if (worker := self.view.worker_on(slot)) is not None]
-            return question(Action.RESTART, self.view, workers)
-
-        if slots:
-            await self.push_screen(EditScreen(self.engine, self.view, slots, asked, start))
+        if slots := sorted((each.slot for each in self.targets(None)), key=lambda slot: slot != self.view.selected):
+            await self.push_screen(EditScreen(self.engine, self.view, slots, start))
         else:
             self.say_why_none()
 
@@ -277,7 +228,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         elif view.snapshot.ended:
             self.finish("ended")
         else:
-            self.push_screen(quit_dialog(self, view.session, view.snapshot, stopping=view.stopping), self._leave)
+            self.push_screen(quit_dialog(self, view), self._leave)
 
     def _leave(self, answer: str | None) -> None:
         if answer == "leave":

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from textual.events import Key
 
-from gmg_tui.model import WorkerState
+from gmg_tui.model import Checkpoint, WorkerState
 from gmg_tui.ui import keys
 from gmg_tui.ui.dialogs import ChoiceScreen, Dialog, confirmation, quit_dialog
 from tests.ui import play, sessions
@@ -38,7 +38,9 @@ async def answers(make: Callable[[], Dialog[Any]], *cases: str, size: tuple[int,
 
 
 def quitting(*, stopping: bool = False) -> ChoiceScreen:
-    return quit_dialog(play.edited(), sessions.session(4), sessions.edited_snapshot(), stopping=stopping)
+    app = play.edited()
+    app.view.stopping = stopping
+    return quit_dialog(app, app.view)
 
 
 async def test_quit_by_key_arrows_and_mouse() -> None:
@@ -71,21 +73,25 @@ async def test_every_button_is_reachable_in_a_tiny_terminal() -> None:
 @pytest.mark.parametrize(
     ("live", "stopping", "texts"),
     [
-        (1, False, ("1 worker is running.", "SIGINT for up to 15 s", "gmg-tui attach franka-1")),
+        (
+            1,
+            False,
+            ("1 worker is running.", "SIGINT for up to 15 s", "gpu0 saved model_9.pt 4:00 ago", "attach franka-1"),
+        ),
         (4, True, ("4 workers are being stopped.", "Kill them now (X)")),
     ],
 )
 async def test_quit_describes_the_workers(live: int, stopping: bool, texts: tuple[str, ...]) -> None:
     snapshot = sessions.edited_snapshot()
+    saved = (Checkpoint("/runs/model_9.pt", snapshot.time - 240),)
     workers = [
-        changed(worker, state=WorkerState.RUNNING if number < live else WorkerState.STOPPED)
+        changed(worker, checkpoints=saved, state=WorkerState.RUNNING if number < live else WorkerState.STOPPED)
         for number, worker in enumerate(snapshot.workers)
     ]
-    app = play.edited()
+    app = play.app_of(play.engine_of(changed(snapshot, workers=tuple(workers))))
+    app.view.stopping = stopping
     async with app.run_test(size=(80, 24)) as pilot:
-        await app.push_screen(
-            quit_dialog(app, sessions.session(4), changed(snapshot, workers=tuple(workers)), stopping=stopping)
-        )
+        await app.push_screen(quit_dialog(app, app.view))
         await play.sees(pilot, "Quit franka-1", *texts)
 
 

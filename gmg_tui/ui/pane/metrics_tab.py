@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from gmg_tui.model import Curve, Point, units
 from gmg_tui.model.curves import rank
 from gmg_tui.results.column import Column
-from gmg_tui.ui.charts import AXIS_ROWS, GUTTER, Canvas, axis, bottom_axis, fitted, joined
+from gmg_tui.ui.charts import AXIS_ROWS, GUTTER, ROWS_PER_TICK, Canvas, axis, bottom_axis, fitted, joined
 from gmg_tui.ui.drawing import Row, braille_line
 from gmg_tui.ui.facts import Fact, Facts
 from gmg_tui.ui.rows import Lines
@@ -20,10 +20,8 @@ HISTORY_POINTS: Final = 32
 """Points of each metric's sparkline, two per cell."""
 _MIN_WIDTH, _MIN_HEIGHT = 24, 5
 """Minimum cells of a chart."""
-_TICK_CELLS, _TICK_ROWS = 16, 3
-"""Minimum cells and rows per label of an axis."""
-_MAX_TABLE: Final = 0.6
-"""Maximum share of the rows for the table."""
+_TICK_CELLS: Final = 16
+"""Minimum cells between two labelled steps."""
 
 
 class Named(NamedTuple):
@@ -77,7 +75,12 @@ def arranged(curves: Mapping[str, Curve]) -> list[Named]:
 class MetricsTab(Vertical):
     """A table of metrics above the worker's facts, or the chart of one metric."""
 
-    DEFAULT_CSS = "MetricsTab { & > Facts { height: 1fr; padding: 0 1; } & > Lines { height: 1fr; padding: 0 1; } }"
+    DEFAULT_CSS = """
+    MetricsTab {
+        & > Table { height: auto; min-height: 2; max-height: 60%; }
+        & > Facts, & > Lines { height: 1fr; padding: 0 1; }
+    }
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,31 +98,18 @@ class MetricsTab(Vertical):
 
     def show(self, curves: Mapping[str, Curve], facts: Iterable[Fact], empty: str) -> None:
         """Shows these metrics, or why there are none, above the facts."""
-        self._curves = curves
-        self._facts.show(facts)
-        self.table.empty = empty
-        self._fill()
-
-    def _fill(self) -> None:
-        for part in (self.table, self._facts):
-            part.display = not self.chart
+        self._curves, self.table.empty = curves, empty
         self._drawing.display = bool(self.chart)
-        if self.chart:
-            self._drawing.show((self.chart, self._curves.get(self.chart)))
-            return
-        rows = arranged(self._curves)
-        self.table.styles.height = min(len(rows) + 1, max(2, round(_MAX_TABLE * self.size.height)))
-        self.table.show(rows)
+        self.table.display = self._facts.display = not self.chart
+        self._drawing.show((self.chart, curves.get(self.chart)))
+        self.table.show(arranged(curves))
+        self._facts.show(facts)
 
     def _chart_rows(self, width: int, height: int) -> list[Row]:
         curve = self._curves.get(self.chart)
         if curve is None:
             return [Row(width).add(f"{self.chart}: not reported here", "dim")]
         return chart_rows(self.chart, curve, width, height)
-
-    def on_resize(self) -> None:
-        """Distributes the rows."""
-        self._fill()
 
     def toggle_chart(self) -> None:
         """Shows the chart of the selected metric, or the table again, from the next `show` on."""
@@ -147,7 +137,7 @@ def chart_rows(name: str, curve: Curve, width: int, height: int) -> list[Row]:
         ]
     by_step = all(point.step is not None for point in points)
     places = [float(point.step or 0) if by_step else point.time - points[0].time for point in points]
-    scale = fitted([point.value for point in points], max(1, height // _TICK_ROWS))
+    scale = fitted([point.value for point in points], max(1, height // ROWS_PER_TICK))
     low, high = min(places), max(places)
     across = axis(low, high if high > low else low + 1, max(1, plot // _TICK_CELLS))
     columns = {round(across.fraction(tick) * (plot - 1)): tick for tick in across.ticks}

@@ -7,12 +7,12 @@ from typing import Final
 from msgspec import structs
 
 from gmg_tui.model import GpuSample, Series, Worker, units
-from gmg_tui.ui.charts import Track, min_height, stack
+from gmg_tui.ui.charts import AXIS_ROWS, Track, stack
 from gmg_tui.ui.drawing import Row
 from gmg_tui.ui.slots import SlotView
 
-_MIN_WIDTH: Final = 32
-"""Minimum cells of a chart."""
+_MIN_WIDTH, _MIN_ROWS = 32, 3
+"""Minimum cells of a chart, with its title."""
 
 
 _METRICS: Final = ("fps", "gpu_util_pct", "memory_used_mib", "power_w", "sm_pct")
@@ -24,7 +24,7 @@ def chart_rows(entry: SlotView, series: Series, width: int, height: int) -> list
     shown = list(tracks(entry, series))
     if entry.worker.state.ended:  # the GPU's figures of now are not the worker's
         shown[1:] = [track._replace(now="") for track in shown[1:]]
-    count = min(len(shown), next(number for number in range(9, -1, -1) if min_height(number) <= max(2, height)))
+    count = min(len(shown), max(0, height - AXIS_ROWS) // _MIN_ROWS)
     if not count or width < _MIN_WIDTH:
         return [Row(width).add("The terminal is too small for charts.", "dim")]
     return stack(shown[:count], width=width, height=height, end=series.end, step_s=series.step_s)
