@@ -24,7 +24,6 @@ from gmg_tui.cli.printing import print_json, waiting
 from gmg_tui.machine import slurm as allocation
 from gmg_tui.machine.cgroup import cpu_quota, usable_cpus
 from gmg_tui.machine.files import lock_trouble
-from gmg_tui.machine.folders import is_utf8
 from gmg_tui.machine.gpu import egl, selection
 from gmg_tui.machine.gpu.driver import answer_of
 from gmg_tui.machine.gpu.egl import EglMap
@@ -330,7 +329,7 @@ def sessions_folder() -> Finding:
         folder = sessions.sessions_folder()
     except GmgError as error:
         return Finding("sessions", FAIL, str(error))
-    if not is_utf8(folder):
+    if str(folder) != str(folder).encode(errors="replace").decode():
         return Finding("sessions", FAIL, f"{folder} is not UTF-8", "set XDG_STATE_HOME to another folder")
     free_mib = shutil.disk_usage(_existing(folder)).free / (1 << 20)
     finding = cache("sessions", folder, "XDG_STATE_HOME", remark=f", {units.mib(free_mib)} free")

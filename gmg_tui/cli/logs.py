@@ -48,9 +48,9 @@ def logs(words: tuple[str, ...], *, follow: bool, last: int | None = None) -> in
     """
     if len(words) > 2:
         raise GmgError("give the session's name and the slot or job: gmg-tui logs [NAME] SLOT|JOB")
-    named = len(words) == 2 or any(folder.name == words[0] for folder in sessions.folders()) if words else False
-    entry = sessions.find(words[0] if named else None, running=False)
-    log = _chosen(entry, words[-1] if words[named:] else None)
+    name, word = sessions.split_words(words)
+    entry = sessions.find(name, running=False)
+    log = _chosen(entry, word)
     try:
         while follow and not log.path.exists() and not _has_ended(entry, log):
             time.sleep(_POLL_S)

@@ -29,10 +29,10 @@ def why(words: tuple[str, ...], *, as_json: bool, stacks: bool) -> int:
     if len(words) > 2:
         raise GmgError("give the session's name and the slot: gmg-tui why [NAME] [SLOT]")
     sessions.clear_lost(note)
-    named = len(words) == 2 or any(folder.name == words[0] for folder in sessions.folders()) if words else False
+    name, slot = sessions.split_words(words)
     runs = any(entry.state == "running" and not entry.away for entry in sessions.listing())
-    entry = sessions.find(words[0] if named else None, running=runs and not named)
-    answers = asyncio.run(_ask(entry, words[-1] if words[named:] else None, stacks=stacks))
+    entry = sessions.find(name, running=runs and name is None)
+    answers = asyncio.run(_ask(entry, slot, stacks=stacks))
     if as_json:
         print_json([{"slot": facts.slot, "verdict": verdict, "facts": facts} for facts, verdict in answers])
     else:

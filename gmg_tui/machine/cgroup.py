@@ -111,7 +111,7 @@ class Memory:
         self._read_at = now
         rooms = [room for folder in self._folders if (room := _room(folder)) is not None]
         with suppress(OSError, KeyError, ValueError):
-            total, available = (_field(self._proc / "meminfo", name) / 1024 for name in ("MemTotal:", "MemAvailable:"))
+            total, available = (_field(self._proc / "meminfo", name) / 1024 for name in ("MemTotal", "MemAvailable"))
             rooms.append(MemoryRoom(total, total - available, "machine"))
         self.room = min(rooms, key=lambda room: room.limit_mib - room.used_mib, default=self.room)
         self.oom_kills = _oom_kills(self._events) or 0
@@ -137,7 +137,10 @@ def _room(folder: Path) -> MemoryRoom | None:
 
 def _field(file: Path, name: str) -> int:
     """Returns the number after `name` on a line of a file. Raises `OSError`, `KeyError` or `ValueError`."""
-    for line in file.read_text().splitlines():
-        if line.startswith(name) and (words := line.split())[0] == name and len(words) > 1:
-            return int(words[1])
-    raise KeyError(name)
+    return int(fields(file)[name].split()[0])
+
+
+def fields(file: Path) -> dict[str, str]:
+    """Parses a file with a name and a value on each line. Raises `OSError`."""
+    lines = (line.replace(":", " ", 1).split(maxsplit=1) for line in file.read_text(errors="replace").splitlines())
+    return {line[0]: line[1] for line in lines if len(line) == 2}

@@ -85,15 +85,6 @@ def names_of(owned: Iterable[tuple[Path, int]]) -> list[str]:
     return sorted(names)
 
 
-def is_utf8(path: Path | str) -> bool:
-    """True if a path can be encoded as UTF-8, unlike names from another encoding."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 class LockedFolder(NamedTuple):
     """A folder that exists while this process holds its lock."""
 

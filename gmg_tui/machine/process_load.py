@@ -130,7 +130,7 @@ def measure(pids: Collection[int], main: int, proc: Path = Path("/proc")) -> Loa
             waits[word] += 1
             files[file] += 1
         after = _counters({main, *pids}, main, proc)
-        status = _fields(proc / str(main) / "status")
+        status = cgroup.fields(proc / str(main) / "status")
     except (OSError, ValueError, IndexError):  # it is gone
         return None
     del waits[""], files[""]
@@ -179,9 +179,9 @@ def _counters(pids: Collection[int], main: int, proc: Path) -> _Counters:
                 if len(threads) < _MAX_THREADS:
                     with suppress(OSError, ValueError):
                         threads[str(folder)] = _scheduled(folder)
-    vmstat, io = _fields(proc / "vmstat"), dict[str, str]()
+    vmstat, io = cgroup.fields(proc / "vmstat"), dict[str, str]()
     with suppress(OSError):  # another user's
-        io = _fields(proc / str(main) / "io")
+        io = cgroup.fields(proc / str(main) / "io")
     return _Counters(
         time.monotonic(),
         threads,
@@ -206,12 +206,6 @@ def _stat(folder: Path, *positions: int) -> list[str]:
     """Returns fields of `stat` by their positions after the name. Raises `OSError` if the thread is gone."""
     fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
     return [fields[position] for position in positions]
-
-
-def _fields(file: Path) -> dict[str, str]:
-    """Parses a file with a name and a value on each line."""
-    lines = (line.replace(":", " ", 1).split(maxsplit=1) for line in file.read_text(errors="replace").splitlines())
-    return {line[0]: line[1] for line in lines if len(line) == 2}
 
 
 def _wait(folder: Path, state: str) -> tuple[str, str]:

@@ -150,7 +150,10 @@ class Comparison:
         return [
             (self._columns(named, lambda row, index: row.values[index] or units.NOT_KNOWN, str), self.differences),
             (self._columns(rate, lambda row, index: row.values[index], units.fps, changes=True), self._with_total()),
-            (self._columns(figure, _figure_text, str, changes=True), self.figures),
+            (
+                self._columns(figure, lambda row, index: _FIGURES[row.name][2](row.values[index]), str, changes=True),
+                self.figures,
+            ),
             (metrics, self.metrics),
         ]
 
@@ -239,10 +242,6 @@ def _figures(data: ReportData) -> dict[str, float]:
     attempts = [job.last for job in data.jobs if job.state is not WorkerState.FAILED]
     values = {field: [value for each in attempts if (value := getattr(each, field)) is not None] for field in _FIGURES}
     return {field: sum_up(values[field]) for field, (_, sum_up, _) in _FIGURES.items() if values[field]}
-
-
-def _figure_text(row: Row, index: int) -> str:
-    return _FIGURES[row.name][2](row.values[index])
 
 
 def _rows(of: Iterable[Mapping[str, Any]]) -> list[Row]:

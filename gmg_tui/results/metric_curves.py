@@ -50,9 +50,9 @@ class _Point(NamedTuple):
 _COLUMNS = [Column[_Point](name, attrgetter(name)) for name in _Point._fields]
 
 
-def csv(jobs: Iterable[JobRecord], stored: Stored, *, raw: bool = False) -> Iterator[bytes]:
+def csv(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[bytes]:
     """Yields the lines of a CSV file with all points of all metrics."""
-    return as_csv(_COLUMNS, _points(jobs, stored), raw=raw)
+    return as_csv(_COLUMNS, _points(jobs, stored))
 
 
 def _points(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[_Point]:

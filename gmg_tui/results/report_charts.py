@@ -35,6 +35,7 @@ _OTHER_STATE = "#8C8C8C"
 _MAX_BARS = 5000
 """Maximum bars to draw; the longest are drawn."""
 _MAX_POINTS = 60_000
+_MAX_TEXT = 200
 _GAP_STEPS = 5
 """Median steps without a sample before a line has a gap."""
 _SHOWN_SHARE, _HEADROOM = 0.99, 1.08
@@ -179,9 +180,9 @@ def styled(figure: Figure, height: int = _PLAIN_PX) -> Figure:
     return figure.update_layout(height=height, margin={"l": 20, "r": 12, "t": 40}, hovermode="closest")
 
 
-def plain(text: str, limit: int = 200) -> str:
+def plain(text: str) -> str:
     """Escapes a worker's text, so that plotly shows it literally."""
-    return escape(text if len(text) <= limit else f"{text[: limit - 1]}…")
+    return escape(text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 1]}…")
 
 
 def _ms(moment: float) -> float:

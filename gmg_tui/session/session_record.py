@@ -268,6 +268,12 @@ def find(name: str | None, *, running: bool) -> SessionEntry:
     raise GmgError(named.remark or ended, 1)
 
 
+def split_words(words: tuple[str, ...]) -> tuple[str | None, str | None]:
+    """Returns the session's name and the slot or job in the words `NAME`, `NAME SLOT` or `SLOT`; None for a missing one."""
+    named = len(words) == 2 or any(folder.name == words[0] for folder in folders()) if words else False
+    return words[0] if named else None, words[-1] if words[named:] else None
+
+
 def await_end(name: str | None, report: Callable[[str], None]) -> SessionEntry:
     """Waits until a session whose engine was killed is lost: its watchdog ends its workers first.
 

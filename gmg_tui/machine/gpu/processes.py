@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Hashable, Set
+from collections.abc import Hashable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -89,21 +89,20 @@ def _clean(text: str | None) -> str | None:
 
 
 class Use(NamedTuple):
-    """The use of a GPU by others."""
+    """The use of a GPU."""
 
     key: Hashable
     """Identifies the users."""
     text: str
 
 
-def use_of(sample: GpuSample, free_mib: float, own: Set[int | None] = frozenset()) -> Use | None:
-    """Returns the use of a GPU by other processes than `own`; None if there is none."""
+def use_of(sample: GpuSample, free_mib: float) -> Use | None:
+    """Returns the use of a GPU; None if it is free."""
     if sample.error is not None:
         return Use(sample.error, sample.error)
     used_mib = sample.memory_used_mib
-    is_full = used_mib is not None and used_mib > free_mib and not own
-    others = [each for each in sample.processes or () if (is_full or not each.graphics) and each.own_pid not in own]
-    if others:
+    is_full = used_mib is not None and used_mib > free_mib
+    if others := [each for each in sample.processes or () if is_full or not each.graphics]:
         named = [process_text(each) for each in describe(tuple(others[:MAX_NAMED]))]
         more = [f"{len(others) - MAX_NAMED} more"] if len(others) > MAX_NAMED else []
         return Use(frozenset(each.pid for each in others), "; ".join([*named, *more]))

@@ -4,12 +4,15 @@ Quadrants always opens CUDA ordinal 0 (quadrants/rhi/cuda/cuda_context.cpp), so 
 process starts, is the only way to choose its GPU; `torch.cuda.set_device` in the script comes too late.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from gmg_tui.model import Slot
+if TYPE_CHECKING:  # the command that starts an engine reads `WORKER_VARIABLES` first
+    from gmg_tui.model import Slot
 
 _VISIBLE_DEVICE = ("TI_VISIBLE_DEVICE", "QD_VISIBLE_DEVICE")
 """Read by the Vulkan loaders of Taichi and Quadrants only."""

@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct, structs
@@ -25,18 +25,14 @@ _COLUMNS = {
     "seconds": "sum(seconds)",
 }
 _METRICS = f"""
-SELECT {", ".join(_COLUMNS[name].format(name) for name in MetricsRow._fields)}
-FROM metrics GROUP BY slot, CAST((time - ?) / ? AS INTEGER) ORDER BY slot, min(time)
-"""  # noqa: S608 - texts of this module
-_SERIES = """
 WITH spans AS (
     SELECT slot, max(min(time), max(time) - :last_s) AS first, max(time) AS last
     FROM metrics WHERE :slot IN ('', slot) GROUP BY slot
 ), steps AS (SELECT *, max(1.0, (last - first) / :points) AS step_s FROM spans)
-SELECT slot, first, step_s, CAST((time - first) / step_s AS INTEGER) AS step,
-    avg(time), avg(fps), avg(gpu_util_pct), avg(memory_used_mib), avg(power_w), avg(sm_pct)
+SELECT {", ".join(_COLUMNS[name].format(name) for name in MetricsRow._fields)},
+    first, step_s, CAST((time - first) / step_s AS INTEGER) AS step
 FROM metrics JOIN steps USING (slot) WHERE time >= first GROUP BY slot, step ORDER BY slot, step
-"""
+"""  # noqa: S608 - texts of this module
 _LAST = f"""
 SELECT {", ".join(MetricsRow._fields)}, max(time + (state IS 'running') * 1e10) FROM metrics GROUP BY slot, job
 """  # noqa: S608 - the other columns belong to the row with the maximum, as SQLite documents
@@ -74,6 +70,16 @@ class _Extremes(Struct):
     """`AttemptCurves` without points, which is much faster to decode."""
 
     curves: dict[str, _Range] = {}
+
+
+class _Step(NamedTuple):
+    """The metrics of one of a slot's even steps."""
+
+    metrics: MetricsRow
+    first: float
+    """Unix time of the slot's first step."""
+    step_s: float
+    number: int
 
 
 class Stored:
@@ -136,21 +142,20 @@ class Stored:
         return jobs
 
     def metrics(self, points: int) -> list[MetricsRow]:
-        """Returns the metrics sorted by slot and time, for each slot at most `points` of equal intervals.
+        """Returns the metrics sorted by slot and time, for each slot about `points` of equal intervals.
 
         Each has the interval's last job, the maxima of memory and temperature, and the means of all other metrics.
         """
-        times = self._db.execute("SELECT min(time), max(time) FROM metrics").fetchone()
-        first, last = msgspec.convert(times, tuple[float | None, float | None])
-        if first is None or last is None:
-            return []
-        step_s = max((last - first) / max(points - 1, 1), 1e-3)
-        return [msgspec.convert(row, MetricsRow) for row in self._db.execute(_METRICS, (first, step_s))]
+        return [step.metrics for step in self._steps(points)]
 
     def series(self, points: int, slot: str = "", *, last_s: float = math.inf) -> list[Series]:
         """Returns about `points` metrics at even steps, of one slot or all, over the last `last_s` seconds."""
-        rows = self._db.execute(_SERIES, {"slot": slot, "points": points, "last_s": min(last_s, 1e12)})
-        return [_series(slot, list(of)) for slot, of in groupby(rows, itemgetter(0))]
+        steps = self._steps(points, slot, last_s)
+        return [_series(slot, list(of)) for slot, of in groupby(steps, lambda step: step.metrics.slot)]
+
+    def _steps(self, points: int, slot: str = "", last_s: float = math.inf) -> Iterator[_Step]:
+        rows = self._db.execute(_METRICS, {"slot": slot, "points": points, "last_s": min(last_s, 1e12)})
+        return (msgspec.convert((row[:-3], *row[-3:]), _Step) for row in rows)
 
     def rate_blocks(self, block_s: float) -> dict[tuple[str, int | None], list[float]]:
         """Returns mean rates over blocks of `block_s` seconds, by slot and job, leaving out the first: a warm-up."""
@@ -198,16 +203,16 @@ def _curves(record: str) -> AttemptCurves:
     return msgspec.convert(database.with_nan(msgspec.json.decode(record)), AttemptCurves)
 
 
-def _series(slot: str, rows: Sequence[tuple[Any, ...]]) -> Series:
-    """Returns the series of a slot from rows of `_SERIES`; older metrics have longer intervals."""
-    _, first, step_s, *_ = rows[0]
+def _series(slot: str, recorded: Sequence[_Step]) -> Series:
+    """Returns the series of a slot; older metrics have longer intervals."""
+    first, step_s = recorded[0].first, recorded[0].step_s
     steps: list[tuple[float | None, ...]] = []
     interval_s, before = math.inf, 0.0
-    for _, _, _, number, time, *figures in rows:
-        is_pause = time - before > _PAUSE * max(interval_s, step_s)
-        steps += [(None,) * len(figures) if is_pause or not steps else steps[-1]] * (number - len(steps))
-        steps.append(tuple(figures))
-        interval_s, before = math.inf if is_pause else time - before, time
+    for row, _, _, number in recorded:
+        is_pause = row.time - before > _PAUSE * max(interval_s, step_s)
+        steps += [(None,) * 5 if is_pause or not steps else steps[-1]] * (number - len(steps))
+        steps.append((row.fps, row.gpu_util_pct, row.memory_used_mib, row.power_w, row.sm_pct))
+        interval_s, before = math.inf if is_pause else row.time - before, row.time
     fps, util_pct, memory_mib, power_w, sm_pct = zip(*steps, strict=True)
     known = sm_pct if any(value is not None for value in sm_pct) else ()  # few GPUs report busy SMs
     return Series(slot, first + (len(steps) - 1) * step_s, step_s, fps, util_pct, memory_mib, power_w, known)

@@ -10,13 +10,14 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from gmg_tui.scripts.genesis.output.log_text import Severity, head, severity
+from gmg_tui.model.alert import Severity
+from gmg_tui.scripts.genesis.output.log_text import head, severity
 from gmg_tui.ui.drawing import Row, safe
 
 MAX_SHOWN: Final = 610
 """Maximum characters shown of a line."""
 _WORD: Final = re.compile(r"[A-Za-z0-9]+")
-_STYLES: Final = {Severity.NONE: "text", Severity.WARNING: "warn", Severity.ERROR: "error"}
+_STYLES: Final = {Severity.INFO: "text", Severity.WARNING: "warn", Severity.ERROR: "error"}
 
 
 class LogRow(NamedTuple):
@@ -40,7 +41,7 @@ class LogRow(NamedTuple):
         """The text as drawn and searched: Genesis' prefix shortened to time and level, very long lines cut."""
         text, prefix = self.text, head(self.text)
         if prefix is not None:
-            level = f"{prefix.level} " if severity(text) is not Severity.NONE else ""
+            level = f"{prefix.level} " if severity(text) is not Severity.INFO else ""
             text = f"{prefix.clock} {level}{text[prefix.length :]}"
         if (missing := len(text) - MAX_SHOWN) > 0:
             text = f"{text[:MAX_SHOWN]} … (+{missing:,} characters)"

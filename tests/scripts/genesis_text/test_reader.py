@@ -2,9 +2,8 @@
 
 import pytest
 
-from gmg_tui.model import Phase, WorkerState
+from gmg_tui.model import Phase, Severity, WorkerState
 from gmg_tui.scripts.genesis.output import line_patterns, log_text
-from gmg_tui.scripts.genesis.output.log_text import Severity
 from gmg_tui.scripts.genesis.output.reader import Reader
 from tests.scripts.genesis_text import samples
 from tests.scripts.genesis_text.samples import fps_line, logged
@@ -232,7 +231,7 @@ def test_the_head_of_a_line_in_every_form(line: str, clock: str, level: str, res
     ("line", "severity"),
     [
         ("[Genesis] [07:00:34] [WARNING] ERROR", Severity.WARNING),
-        ("[Genesis] [07:00:34] [INFO] no Warning: at all", Severity.NONE),
+        ("[Genesis] [07:00:34] [INFO] no Warning: at all", Severity.INFO),
         ("[Genesis] [07:00:34] [CRITICAL] x", Severity.ERROR),
         ("/opt/x.py:12: UserWarning: x", Severity.WARNING),
         ("WARNING:root:x", Severity.WARNING),
@@ -240,8 +239,8 @@ def test_the_head_of_a_line_in_every_form(line: str, clock: str, level: str, res
         ("Traceback (most recent call last):", Severity.ERROR),
         ("genesis.GenesisException: x", Severity.ERROR),
         ("ERROR: x", Severity.ERROR),
-        ("errors so far: 0", Severity.NONE),
-        ("the Error is gone", Severity.NONE),
+        ("errors so far: 0", Severity.INFO),
+        ("the Error is gone", Severity.INFO),
     ],
 )
 def test_severity_of_lines(line: str, severity: Severity) -> None:

@@ -1,8 +1,9 @@
 """The lines of a log as text: their head and severity. Small on purpose: the screen imports it before its first frame."""
 
 import re
-from enum import IntEnum
 from typing import Final, NamedTuple
+
+from gmg_tui.model.alert import Severity
 
 _DATE: Final = r"(?:\d\d-\d\d-\d\d )?"
 _CLOCK: Final = r"\d\d:\d\d:\d\d(?:\.\d{3})?"
@@ -16,14 +17,6 @@ TRACEBACK: Final = "Traceback (most recent call last)"
 _ERROR: Final = re.compile(r"(?:ERROR|CRITICAL|FATAL)\b|[\w.]{0,100}(?:Error|Exception)\b")
 _WARNING: Final = re.compile(r"WARNING\b|(?:\S.{0,400}?:\d{1,9}: )?\w{0,60}Warning: |\[W \d\d/")
 """Python's logging and `warnings`, and the native logger of Quadrants and Taichi."""
-
-
-class Severity(IntEnum):
-    """The severity of a line."""
-
-    NONE = 0
-    WARNING = 1
-    ERROR = 2
 
 
 _LEVELS: Final = {"WARNING": Severity.WARNING, "ERROR": Severity.ERROR, "CRITICAL": Severity.ERROR}
@@ -58,7 +51,7 @@ def severity(text: str) -> Severity:
     """Returns a line's severity, by its level or by the form of Python's warnings and exceptions."""
     start = head(text)
     if start is not None:
-        return _LEVELS.get(start.level, Severity.NONE)
+        return _LEVELS.get(start.level, Severity.INFO)
     if text.startswith(TRACEBACK) or _ERROR.match(text):
         return Severity.ERROR
-    return Severity.WARNING if _WARNING.match(text) else Severity.NONE
+    return Severity.WARNING if _WARNING.match(text) else Severity.INFO
