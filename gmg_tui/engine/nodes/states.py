@@ -3,14 +3,13 @@
 Both are complete states: the next message makes up for a lost one, and repeating one changes nothing.
 """
 
+import math
 import operator
 import re
 import sys
 import time
-from contextlib import suppress
 from functools import lru_cache
-from types import GenericAlias, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, structs
@@ -20,7 +19,7 @@ from gmg_tui.diagnosis.kinds import KINDS
 from gmg_tui.engine.attempts.attempt import Outcome, RankActivity, Stop, Task
 from gmg_tui.engine.attempts.curves import MAX_NAMES as MAX_CURVES
 from gmg_tui.engine.attempts.curves import MAX_VALUE
-from gmg_tui.model import Alert, Checkpoint, GpuSample, Point
+from gmg_tui.model import GpuSample, Point
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.jobs import MAX_NAMES
 from gmg_tui.scripts.probe.counts import MAX_ENVIRONMENTS, MAX_RATE
@@ -82,9 +81,10 @@ _MOMENTS = frozenset(
 )
 _UNCHECKED = frozenset({"spec", "result", "args", "given", "env"})
 """The session's own options, texts, and results of scripts, which may be anything."""
+_HARMLESS = frozenset({str, bool, type(None)})
+"""Types of values that need no check."""
 _PATH = re.compile(r"/[^\0]*")
 """Path of a checkpoint, which is an argument for a script, maybe on another node."""
-_DAY_S, _MAX_INT = 86_400, (1 << 63) - 1
 _ANY = 0.0, 1e15
 _PCT = 0.0, 120.0
 _FPS = 0.0, MAX_RATE
@@ -123,15 +123,11 @@ def received(message: _T, max_bytes: int = MAX_ANSWER_BYTES) -> _T:
     """
     if (size := len(msgspec.json.encode(message))) > max_bytes:
         raise GmgError(f"its agent reports too much: {size:,} bytes", 1)
-    kind: Any = type(message)
-    now = time.time()
-    with suppress(msgspec.MsgspecError, RecursionError):  # fast path: the limits in the type hold
-        msgspec.convert(message, _limited_type(kind, now // _DAY_S), from_attributes=True)
-        return message
     try:
-        plausible = _plausible("", message, now)
-        checked: _T = msgspec.json.decode(msgspec.json.encode(plausible), type=kind)
-        return checked
+        plausible: _T = _plausible("", message, time.time())
+        if plausible is not message:  # a required value may be missing now
+            plausible = msgspec.json.decode(msgspec.json.encode(plausible), type=type(message))
+        return plausible
     except (msgspec.MsgspecError, RecursionError) as error:
         raise GmgError(f"its agent's report cannot be read: {error}", 1) from None
 
@@ -163,18 +159,15 @@ def _plausible(name: str, value: Any, now: float) -> Any:
 def _plausible_struct(name: str, value: Struct, now: float) -> Struct | None:
     changes = {}
     for field in value.__struct_fields__:
-        before = getattr(value, field)
-        after = _plausible(field, before, now) if field not in _UNCHECKED else before
-        if after is not before:
+        if type(before := getattr(value, field)) in _HARMLESS or field in _UNCHECKED:
+            continue
+        if (after := _plausible(field, before, now)) is not before:
             changes[field] = after
     if name == "progress" and not changes.keys().isdisjoint({"done", "total"}):
         return None
     changed = structs.replace(value, **changes) if changes else value
-    if isinstance(changed, GpuSample):
-        try:
-            _check_memory(changed)
-        except ValueError:
-            changed = structs.replace(changed, memory_used_mib=None)
+    if isinstance(changed, GpuSample) and (changed.memory_used_mib or 0.0) > (changed.memory_total_mib or math.inf):
+        changed = structs.replace(changed, memory_used_mib=None)
     return changed
 
 
@@ -186,45 +179,3 @@ def _limits(name: str) -> tuple[float, float]:
 def _has_unit(name: str) -> bool:
     """Returns True for a mapping whose numbers have the unit in its name."""
     return name == "metrics" or name.endswith("_pct")
-
-
-@lru_cache(64)
-def _limited_type(kind: type, day: float) -> Any:
-    return _limited("", kind, (day + 1) * _DAY_S)
-
-
-def _limited(name: str, kind: Any, until: float) -> Any:
-    """Returns a field's type with limits for numbers, and for moments `until`; None if it must be checked by hand."""
-    origin, args = get_origin(kind), get_args(kind)
-    if kind is float or kind is int:
-        low, high = _limits(name)
-        high = until if name in _MOMENTS else high
-        if kind is int:
-            low, high = int(max(low, -_MAX_INT)), int(min(high, _MAX_INT))
-        return Annotated[kind, Meta(ge=low, le=high)]
-    if origin is Annotated:
-        return _limited(name, args[0], until)
-    if origin in (Union, UnionType):
-        return Union[tuple(_limited(name, each, until) for each in args)]  # noqa: UP007 - their number varies
-    if origin is dict:
-        value = _limited(name, args[1], until) if args[1] is str or _has_unit(name) else None
-        return GenericAlias(dict, (str, value))
-    if origin is tuple:
-        return GenericAlias(tuple, (_limited(name, args[0], until), ...))
-    if not isinstance(kind, type) or not issubclass(kind, Struct):
-        return None if isinstance(kind, type) and issubclass(kind, tuple) else kind
-    types = {each.name: each.type for each in structs.fields(kind)}
-    types |= {each: _limited(each, type_, until) for each, type_ in types.items() if each not in _UNCHECKED}
-    if kind is Alert:
-        types["kind"] = Literal[tuple(KINDS)]
-    if kind is Checkpoint:
-        types["path"] = Annotated[str, Meta(pattern=rf"\A{_PATH.pattern}\Z")]
-    more = {"__post_init__": _check_memory} if kind is GpuSample else {}
-    return msgspec.defstruct(kind.__name__, [(each, type_, None) for each, type_ in types.items()], namespace=more)
-
-
-def _check_memory(sample: GpuSample) -> None:
-    """Raises `ValueError` if more is used than there is."""
-    used, total = sample.memory_used_mib, sample.memory_total_mib
-    if used is not None and total is not None and used > total:
-        raise ValueError
