@@ -15,7 +15,7 @@ from msgspec import structs
 
 from gmg_tui.engine.observer import Observer
 from gmg_tui.engine.supervisor import Supervisor
-from gmg_tui.model import Snapshot, Worker
+from gmg_tui.model import Snapshot
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import clean
 from gmg_tui.session import protocol
@@ -56,8 +56,8 @@ class Client:
         self.readonly = watched is None
         self.wake = asyncio.Event()
         self.snapshot_due = False
-        self._has = 0
-        """The number of the last snapshot that was sent; 0 before the first."""
+        self._sent: Snapshot | None = None
+        """The last snapshot that was sent."""
         self._supervisor, self._observer, self._updates = supervisor, observer, updates
         self._watched = watched
         self._answers: deque[Answer] = deque()
@@ -200,7 +200,7 @@ class Client:
         self.snapshot_due = False
         frames = self._agent.frames(self, self._updates.snapshot) if self._agent is not None else None
         if frames is None:
-            frames, self._has = self._updates.frame(self._has)
+            frames, self._sent = self._updates.frame(self._sent), self._updates.snapshot
         return frames
 
     async def _send_lines(self, slot: str) -> None:
@@ -237,51 +237,34 @@ def _newest(lines: list[bytes]) -> list[bytes]:
 
 
 class Updates:
-    """Numbers the snapshots from `make_snapshot`, and encodes the changes between any two."""
+    """The current snapshot of `make_snapshot`, encoded for clients as changes since the one that each has."""
 
     def __init__(self, make_snapshot: Callable[[], Snapshot]) -> None:
         self._make_snapshot = make_snapshot
         self._snapshot: Snapshot | None = None
         """The current snapshot; None after `expire` until a client asks."""
-        self._newest: Snapshot | None = None
         self._frames: dict[int, bytes] = {}
-        """Its frames, by the number of the client's snapshot."""
-        self._number = 0
-        """Number of the snapshot, from 1."""
-        self._workers: dict[str, Worker] = {}
-        """Workers of the newest snapshot, by slot."""
-        self._changed: dict[str, int] = {}
-        """Number of the snapshot with each worker's last change."""
-        self._complete = 0
-        """The first snapshot with the same slots: clients with an older one get all workers."""
+        """Its frames, by the identity of the client's snapshot."""
 
     def expire(self, newest: Snapshot | None = None) -> None:
-        """Makes the next call use the `newest` snapshot, or make one."""
-        self._snapshot, self._newest = None, newest
+        """Makes `newest` the current snapshot, or the next call make one."""
+        self._snapshot = newest
         self._frames.clear()
 
     @property
     def snapshot(self) -> Snapshot:
         """The current snapshot, made once for all clients."""
         if self._snapshot is None:
-            self._snapshot = self._newest or self._make_snapshot()
-            self._number += 1
-            workers = {worker.slot: worker for worker in self._snapshot.workers}
-            if workers.keys() != self._workers.keys():
-                self._complete = self._number
-            changed = [slot for slot, worker in workers.items() if worker != self._workers.get(slot)]
-            self._changed.update(dict.fromkeys(changed, self._number))
-            self._workers = workers
+            self._snapshot = self._make_snapshot()
         return self._snapshot
 
-    def frame(self, has: int) -> tuple[bytes, int]:
-        """Returns the frame with the changes since snapshot number `has`, and the number of the current one."""
-        snapshot = self.snapshot
-        partial = has >= self._complete
-        if not partial:
-            has = 0
-        if has not in self._frames:
-            workers = tuple(worker for worker in snapshot.workers if self._changed[worker.slot] > has)
-            update = Update(structs.replace(snapshot, workers=workers), partial)
-            self._frames[has] = protocol.frame(update)
-        return self._frames[has], self._number
+    def frame(self, before: Snapshot | None) -> bytes:
+        """Returns the frame with the changes since the snapshot that a client has; None for none."""
+        if (frame := self._frames.get(id(before))) is None:
+            update = Update(self.snapshot)
+            if before is not None:
+                pairs = zip(self.snapshot.workers, before.workers, strict=True)
+                changed = tuple(worker for worker, earlier in pairs if worker != earlier)
+                update = Update(structs.replace(self.snapshot, workers=changed), partial=True)
+            frame = self._frames[id(before)] = protocol.frame(update)
+        return frame
