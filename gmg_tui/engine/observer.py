@@ -147,7 +147,7 @@ class Observer:
     def _reap(self, table: Table) -> None:
         """Reaps adopted orphans.
 
-                Asyncio reaps the processes it started within milliseconds; a child that is a zombie in two scans in a row is
+        Asyncio reaps the processes it started within milliseconds; a child that is a zombie in two scans in a row is
         nobody else's.
         """
         dead = frozenset(proc.pid for proc in table.children(os.getpid()) if proc.state == "Z")

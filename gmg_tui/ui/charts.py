@@ -78,7 +78,7 @@ def axis(low: float, high: float, intervals: int) -> Axis:
 def fitted(values: Iterable[float], intervals: int) -> Axis:
     """Returns an axis that fits these values, from 0 unless all are far above it.
 
-        It spans at least 2 % of the greatest value, so that noise does not look like change, and leaves out a few of the
+    It spans at least 2 % of the greatest value, so that noise does not look like change, and leaves out a few of the
     lowest values, such as rates at the start.
     """
     known = sorted(values) or [0.0]
@@ -199,7 +199,7 @@ class Track(NamedTuple):
 def stack(tracks: Sequence[Track], *, width: int, height: int, end: float, step_s: float) -> list[Row]:
     """Returns the charts, each below its title, then the time axis: exactly `height` lines of `width` cells.
 
-        All tracks have the same number of values, `step_s` seconds apart; the axis begins at the first known value.
+    All tracks have the same number of values, `step_s` seconds apart; the axis begins at the first known value.
     `height` has at least `AXIS_ROWS` and three rows for each track, and `end` is the Unix time of the last value.
     """
     plot = width - GUTTER
@@ -246,7 +246,7 @@ def _body(track: Track, plot: int, height: int, columns: Sequence[int]) -> list[
 def spread(values: Values, columns: int, how: Reduction) -> list[float | None]:
     """Resamples `values` to exactly `columns` values.
 
-        `how` reduces the known values of a column; without any, it is unknown. If there are fewer values than columns, they
+    `how` reduces the known values of a column; without any, it is unknown. If there are fewer values than columns, they
     are repeated to fill the width.
     """
     starts = [column * len(values) // columns for column in range(columns + 1)]

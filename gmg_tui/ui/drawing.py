@@ -172,7 +172,7 @@ _DOTS: Final = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 def braille_line(fractions: Values, width: int, height: int) -> list[str]:
     """Renders a line through values from 0 (lower edge) to 1, two per cell, right-aligned.
 
-        Neighbours are joined, unknown values leave a gap, and values beyond an edge are clamped. Cells without the line are
+    Neighbours are joined, unknown values leave a gap, and values beyond an edge are clamped. Cells without the line are
     blank.
     """
     shown = fractions[-2 * width :] if width > 0 and height > 0 else ()

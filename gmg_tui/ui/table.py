@@ -54,7 +54,7 @@ class Place(NamedTuple):
 class Table(Rows, Generic[T], can_focus=True):
     """A sortable table; a click on a heading sorts, and the cursor stays on its row when rows change.
 
-        Empty columns are left out, and columns only ever grow. Numbers are first sorted from the largest; unknown values are
+    Empty columns are left out, and columns only ever grow. Numbers are first sorted from the largest; unknown values are
     always last.
     """
 

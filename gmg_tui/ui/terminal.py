@@ -57,7 +57,7 @@ def _forget_exported_size() -> None:
 class TerminalDriver(LinuxDriver):
     """Textual's driver without job control.
 
-        Textual 8.2.8 restarts its driver on every SIGCONT, even if SIGTSTP did not stop it: then two threads read the keys,
+    Textual 8.2.8 restarts its driver on every SIGCONT, even if SIGTSTP did not stop it: then two threads read the keys,
     and the terminal stays raw at exit. Here no key stops the process.
     """
 
@@ -88,7 +88,7 @@ _FIRST: Final = {"help": 0, "quit": 1, "detach": 2, "back": 3, "queue": 4}
 class TrueSizeScreen(Screen[Result]):
     """Corrects stale sizes and orders the keys; the base of all screens.
 
-        After a layout, a Textual 8.2.8 screen posts itself the size it was laid out for. If the terminal has sent a newer
+    After a layout, a Textual 8.2.8 screen posts itself the size it was laid out for. If the terminal has sent a newer
     size by then, the stale one is queued behind it and wins (`Resize.can_replace`).
     """
 
@@ -133,13 +133,13 @@ def watch(
 ) -> Iterator[None]:
     """Ends the interface if the terminal at `descriptor` (its input) is lost. Enter it in a running event loop.
 
-        Textual 8.2.8 does not notice a lost terminal: its input thread keeps reading end-of-file
+    Textual 8.2.8 does not notice a lost terminal: its input thread keeps reading end-of-file
     (Textualize/textual#6690), and its output blocks the event loop when nobody reads the terminal. So a
     separate thread sleeps in `poll(2)`: the kernel reports the hang-up, and the handlers of SIGHUP and SIGTERM
     write to its pipe. Without a `terminal`, it watches the pipe that delivers keys, which is lost when the other
     end is closed.
 
-        After a hang-up, SIGHUP or SIGTERM, `on_lost` is called once in the event loop, and the process has `grace_s` seconds
+    After a hang-up, SIGHUP or SIGTERM, `on_lost` is called once in the event loop, and the process has `grace_s` seconds
     to exit. Then `os._exit` ends it without the interpreter's clean-up, which would join Textual's writer thread: that
     may block for ever in a write to a terminal that nobody reads. This also applies after leaving the context, since
     printing a last line may block the same way.
@@ -213,7 +213,7 @@ _TITLE = "gmg-tui"
 def sequences(ways: Iterable[str], new: tuple[Occurrence, ...], *, tmux: bool) -> str:
     """Returns the control sequences that notify the terminal of events in the given `ways`.
 
-        iTerm2, kitty, WezTerm and Windows Terminal support OSC 9; urxvt, foot, Ghostty and VTE support OSC 777. tmux
+    iTerm2, kitty, WezTerm and Windows Terminal support OSC 9; urxvt, foot, Ghostty and VTE support OSC 777. tmux
     forwards them if wrapped and `allow-passthrough` is on (tmux(1)); it handles the bell itself.
     """
     if not new:

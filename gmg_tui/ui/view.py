@@ -176,7 +176,7 @@ class View:
     def _arrange(self, *, keep_selected: bool = True) -> None:
         """Filters and sorts. If the selected slot is hidden, selects the nearest.
 
-                Targets of keys do not vanish by themselves: marked slots stay, and so does the selected one unless the user has
+        Targets of keys do not vanish by themselves: marked slots stay, and so does the selected one unless the user has
         just changed the filter.
         """
         self._sorted_at = self.snapshot.time
@@ -247,7 +247,7 @@ class View:
     def move(self, direction: str, columns: int) -> bool:
         """Selects the neighbour `up`, `down`, `left` or `right` in a grid of `columns` (a table: 1).
 
-                It stops at the edges. On a folded node's line, its first slot is selected. Returns True if the selection has
+        It stops at the edges. On a folded node's line, its first slot is selected. Returns True if the selection has
         changed.
         """
         bands = [band for band in self.bands(columns) if band.slots]

@@ -12,7 +12,7 @@ _SLACK = 16
 class LineSplitter:
     r"""Splits one stream of one attempt into whole segments.
 
-        Segments end with `\n` or `\r` (tqdm's bars). A `\r` at the end of a chunk waits for the next, because a `\n` may
+    Segments end with `\n` or `\r` (tqdm's bars). A `\r` at the end of a chunk waits for the next, because a `\n` may
     follow.
     """
 
@@ -95,7 +95,7 @@ class RingBuffer:
     def feed(self, block: bytes) -> None:
         r"""Appends whole segments, each ended by `\n` or `\r`.
 
-                Only lines ended by `\n` are kept. Segments ended by `\r` overwrite one another, as on a terminal: the last one
+        Only lines ended by `\n` are kept. Segments ended by `\r` overwrite one another, as on a terminal: the last one
         before the `\n` is the line.
         """
         lines, self._preview = block.split(b"\n"), b""

@@ -229,7 +229,7 @@ MAX_RECORD_BYTES, MAX_RECORDS_BYTES = 16 << 10, 32 << 20
 class LogHandler(logging.Handler):
     """Writes `logging` records to standard error, the engine's own log, in the thread.
 
-        `logging.handlers.QueueListener` would need the same bound and timeout: its `stop` waits forever for a hung disk.
+    `logging.handlers.QueueListener` would need the same bound and timeout: its `stop` waits forever for a hung disk.
     Nodes and scripts cause some records, so each is cut, and none is written after `MAX_RECORDS_BYTES`.
     """
 
