@@ -51,6 +51,15 @@ def tape(writer: LogWriter) -> Tape:
     return Tape(writer)
 
 
+@pytest.mark.parametrize(("before", "expected"), [("", "#2\n"), ("one\n", "one\n#2\n"), ("one", "one\n#2\n")])
+async def test_a_heading_has_a_line_of_its_own(writer: LogWriter, tmp_path: Path, before: str, expected: str) -> None:
+    log = Log(writer, tmp_path / "cpu0.log")
+    log.write(before.encode())
+    log.separate(b"#2\n")
+    await log.written()
+    assert log.path.read_text() == expected
+
+
 async def test_writes_reach_the_file_in_order(writer: LogWriter, tmp_path: Path) -> None:
     log = Log(writer, tmp_path / "new" / "cpu0.log")
     for number in range(100):

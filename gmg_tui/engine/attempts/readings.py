@@ -101,7 +101,7 @@ class Readings:
         moment = time.strftime("%Y-%m-%d %H:%M:%S")
         line = f"{SEPARATOR}{job}attempt {number} · {moment} · {' '.join(self.launch.args)}\n".encode()
         if number > 1:
-            self._log.write(line)
+            self._log.separate(line)
         if number > 1 or job:
             self._ring.feed(line)  # a slot's jobs share its ring buffer
 

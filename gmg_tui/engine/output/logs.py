@@ -145,6 +145,17 @@ class Log:
         else:
             self._left_out += len(data)
 
+    def separate(self, heading: bytes) -> None:
+        """Appends a line of its own, after an attempt that may have left its last line unfinished."""
+        if not self._writer.then(partial(self._separate, heading), len(heading)):
+            self._left_out += len(heading)
+
+    def _separate(self, heading: bytes) -> None:
+        with suppress(OSError), files.reading(self.path) as file:  # fails if it is empty
+            file.seek(-1, os.SEEK_END)
+            heading = heading if file.read() == b"\n" else b"\n" + heading
+        self.append(heading, 0)
+
     async def written(self) -> None:
         """Waits up to `_MAX_LOG_DELAY_S` until everything queued is written."""
         loop, done = asyncio.get_running_loop(), asyncio.Event()
