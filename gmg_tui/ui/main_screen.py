@@ -141,7 +141,8 @@ class MainScreen(TrueSizeScreen[None]):
         view, shown, attempt = self._view, self.pane.shown, self.pane.attempt
         if view.folded_node and not view.maximized:
             return "Unfold", self.action_fold
-        if isinstance(shown, WhyTab) and view.selected and not view.folded_node and not self.app.why_not("stacks"):
+        worker, may_ask = view.worker_on(view.selected), not self.app.why_not("stacks")
+        if isinstance(shown, WhyTab) and worker is not None and worker.state.live and may_ask:
             return "Take stacks", self._take_stacks
         if not view.maximized:
             enlarge = partial(self._maximize, on=True) if view.selected else partial(self.app.say, view.why_empty)

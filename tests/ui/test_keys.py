@@ -183,6 +183,8 @@ async def test_the_footer_dims_keys_that_would_do_nothing() -> None:
         assert "enter Enlarge" not in _lit(app)
         assert "enter" not in play.screen(app)[-1], "a log has nothing to open"
         await press(pilot, "w")
+        assert "enter" not in play.screen(app)[-1], "a worker that has ended has no stacks"
+        await press(pilot, "right")
         assert "enter Take stacks" in _lit(app)
         await press(pilot, "escape")
         app.main.filter_workers("no such worker")
