@@ -148,7 +148,7 @@ class EditScreen(Dialog[None]):
 
     def _settings(self) -> Settings:
         """Returns the settings as typed, placeholders not filled in. Raises `GmgError` if they cannot be parsed."""
-        before = (self._present.env if self._present else {}) | (self._start.env if self._start else {})
+        before = self._present.env | (self._start.env if self._start is not None else {})
         return Settings(split_args(self._args.text), unmask(split_env(self._env.text), before))
 
     def _unchanged(self, settings: Settings) -> bool:

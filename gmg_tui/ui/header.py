@@ -15,7 +15,6 @@ from gmg_tui.ui import worker_text
 from gmg_tui.ui.drawing import Piece, Row, bar
 from gmg_tui.ui.slots import ORDERS, SLOT_ORDER
 from gmg_tui.ui.view import View
-from gmg_tui.ui.worker_text import Note
 
 _NOTICES: Final = 4
 """Maximum rows of notices."""
@@ -36,7 +35,7 @@ def header_rows(view: View, width: int, height: int) -> list[Row]:
         rows.append(Row(width).add(" "))
         for text, style in progress(view.queue, view.snapshot.elapsed_s, width, view.snapshot.tuning):
             rows[-1].add(text, style)
-    rows += (Row(width).add(f" ▸ {note.text}", note.style) for note in notices(view))
+    rows += (Row(width).add(f" ▸ {text}", style) for text, style in notices(view))
     if view.is_arranged:
         rows.append(arrangement(view, width))
     return rows
@@ -121,21 +120,21 @@ def states(workers: Sequence[Worker]) -> list[Piece]:
     return [(f"  {number} {word}", style) for number, word, style in counted if number]
 
 
-def notices(view: View) -> list[Note]:
+def notices(view: View) -> list[Piece]:
     """Returns notes on the whole session, most urgent first."""
     snapshot = view.snapshot
-    notes = [Note(view.loss, "error")] if view.loss else []
+    notes = [(view.loss, "error")] if view.loss else []
     if view.stopping:
-        notes.append(Note(_stopping(view), "warn"))
+        notes.append((_stopping(view), "warn"))
     elif snapshot.ended and snapshot.queue is None:  # the queue has its own row
         counts = Counter(worker.state.value for worker in snapshot.workers)
         ended = ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()))
-        notes.append(Note(f"All workers have ended: {ended}. Logs: {view.session.spec.folder}", "strong"))
+        notes.append((f"All workers have ended: {ended}. Logs: {view.session.spec.folder}", "strong"))
     if snapshot.nvml_error:
-        notes.append(Note(f"No GPU metrics: {snapshot.nvml_error}", "warn"))
-    notes.extend(Note(alert.text, "warn") for alert in snapshot.alerts)
+        notes.append((f"No GPU metrics: {snapshot.nvml_error}", "warn"))
+    notes.extend((alert.text, "warn") for alert in snapshot.alerts)
     if view.session.idle_text:
-        notes.append(Note(view.session.idle_text, "dim"))
+        notes.append((view.session.idle_text, "dim"))
     return notes[:_NOTICES]
 
 

@@ -96,7 +96,7 @@ class MainScreen(TrueSizeScreen[None]):
         """Returns why an action is not possible on this screen now; empty if it is."""
         reasons = {
             "mark": "the pane hides the workers, esc shows them" if self._view.maximized else "",
-            "search_next": "" if self.log_view.sought.text else "there is no search, / starts one",
+            "search_next": "" if self.log_view.search.query.text else "there is no search, / starts one",
             "fold": "" if self._view.nodes else "the session has one machine",
         }
         return reasons.get(action) or self.app.why_not(action)
@@ -203,8 +203,8 @@ class MainScreen(TrueSizeScreen[None]):
     def _back(self) -> Callable[[], object] | None:
         """Returns the function that goes back one step; None if there is nothing to go back from."""
         view, shown = self._view, self.pane.shown
-        if self.log_view.sought.text:
-            return partial(self.log_view.search, "")
+        if self.log_view.search.query.text:
+            return partial(self.log_view.search_for, "")
         if isinstance(shown, MetricsTab) and shown.chart:
             return self.pane.toggle_chart
         if view.maximized:
@@ -303,14 +303,14 @@ class MainScreen(TrueSizeScreen[None]):
             return
         await self.action_show_tab(Tab.LOG)
         if attempt.number > 1:
-            self.log_view.search(f"attempt {attempt.number} · ")
+            self.log_view.search_for(f"attempt {attempt.number} · ")
         else:  # our separator is missing
             self.log_view.action_go("home")
 
     async def action_search(self) -> None:
         """Opens the search line."""
         await self.action_show_tab(Tab.LOG)
-        await ask_line(self, LineBar(self.log_view.sought.text, "search the log", self.log_view.search))
+        await ask_line(self, LineBar(self.log_view.search.query.text, "search the log", self.log_view.search_for))
 
     def action_search_next(self, direction: str) -> None:
         """Goes to the next match."""

@@ -1,13 +1,12 @@
 """Texts about a worker: its state, its phase, and its problems."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from gmg_tui.jobs.argument_placeholders import as_text
 from gmg_tui.model import JobRecord, Phase, Severity, Slot, Worker, WorkerState, units
 from gmg_tui.model.text import SEPARATOR
 from gmg_tui.scripts.genesis.output.log_text import without_head
-from gmg_tui.ui.drawing import STATE_SIGNS
+from gmg_tui.ui.drawing import STATE_SIGNS, Piece
 from gmg_tui.ui.slots import SlotView, in_trouble, job_of
 
 _BEFORE_RUNNING = frozenset({WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING})
@@ -27,13 +26,6 @@ _ELSEWHERE = frozenset({"node", "silent"})
 """Kinds of alerts that are shown beside the state or rate."""
 COUNTED = "counted in rank 0"
 """Shown for the rate of a rank whose reporter is rank 0."""
-
-
-class Note(NamedTuple):
-    """A short note with its style."""
-
-    text: str
-    style: str
 
 
 def sign_of(entry: SlotView) -> str:
@@ -111,17 +103,17 @@ def rate_style(worker: Worker) -> str:
     return "fps" if worker.current_fps is not None else "dim"
 
 
-def beside_rate(entry: SlotView) -> Note:
+def beside_rate(entry: SlotView) -> Piece:
     """Returns the note beside a rate: its age, or whose it is; an empty one for neither."""
     worker = entry.worker
     silent = worker.alert("silent")
     if silent is not None:
-        return Note(f"{silent.text} for {units.span(entry.since_s(silent.since))}", "warn")
+        return f"{silent.text} for {units.span(entry.since_s(silent.since))}", "warn"
     if worker.newest.fps_of_group:
-        return Note("all ranks'", "text")
+        return "all ranks'", "text"
     if worker.fps_in_rank_0 and worker.fps is not None:
-        return Note(COUNTED, "text")
-    return Note("", "text")
+        return COUNTED, "text"
+    return "", "text"
 
 
 def last_line(worker: Worker) -> str:
@@ -140,7 +132,7 @@ def values_of(job: JobRecord) -> str:
     return "  ".join(text for name, value in job.values.items() if (text := f"{name}={as_text(value)}") not in named)
 
 
-def notes(entry: SlotView, *, advice: bool = True) -> list[Note]:
+def notes(entry: SlotView, *, advice: bool = True) -> list[Piece]:
     """Returns the problems of a worker and its GPU, worst first; `advice` adds remedies, often the same for all."""
     worker, sample, texts = entry.worker, entry.sample, list[tuple[str | None, str]]()
     texts.append((lost_text(worker.lost_since), "error"))
@@ -160,7 +152,7 @@ def notes(entry: SlotView, *, advice: bool = True) -> list[Note]:
     if sample is not None and sample.age_s is not None and not sample.silent:
         texts.append((f"GPU metrics are {units.span(sample.age_s)} old", "warn"))
     texts += [each for each in found if each[1] != "error"]
-    return [Note(text, style) for text, style in texts if text]
+    return [(text, style) for text, style in texts if text]
 
 
 def progress_text(worker: Worker) -> str:
@@ -174,22 +166,22 @@ def progress_text(worker: Worker) -> str:
     return ", ".join(filter(None, (f"{progress.done:,.0f}{total} {progress.unit}".rstrip(), left, pace)))
 
 
-def remarks(entry: SlotView, *, advice: bool = True) -> list[Note]:
+def remarks(entry: SlotView, *, advice: bool = True) -> list[Piece]:
     """Returns all notes on a worker besides figures: problems, progress, and whose rate is shown."""
     worker, remarks = entry.worker, notes(entry, advice=advice)
     if getting_ready(worker):
-        remarks.append(Note(usual(entry), "title"))
+        remarks.append((usual(entry), "title"))
     elif not worker.state.ended:
-        remarks.append(Note(progress_text(worker), "title"))
+        remarks.append((progress_text(worker), "title"))
     remarks.append(beside_rate(entry))
-    return [remark for remark in remarks if remark.text]
+    return [remark for remark in remarks if remark[0]]
 
 
 def matches(entry: SlotView, text: str) -> bool:
     """Returns True if all words of a filter match: in slot, node, state, job, group, GPU or problems."""
     slot, worker = entry.slot, entry.worker
     fields = [slot.name, slot.node, state_of(worker), worker.state.value, gpu_name(slot), job_of(worker)]
-    fields += [worker.group.name if worker.group is not None else "", *(note.text for note in notes(entry))]
+    fields += [worker.group.name if worker.group is not None else "", *(text for text, _ in notes(entry))]
     fields += [alert.kind for alert in worker.alerts]
     everything = "\n".join(fields).casefold()
     return all(word in everything for word in text.casefold().split())

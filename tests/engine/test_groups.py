@@ -308,7 +308,7 @@ async def test_a_card_without_a_group_is_named_on_the_screen_and_in_the_summarie
         welcome = run.client.welcome
         assert [group.slots for group in run.snapshot.groups] == PAIRS[:3]
         text = "gpu6 stays idle: 7 slots make groups of 2"
-        assert text in [note.text for note in notices(View(welcome))]
+        assert text in dict(notices(View(welcome)))
         assert text in final(welcome.session, run.snapshot)
         await run.client.end()
     assert run.summary()["idle_slots"] == ["gpu6"]

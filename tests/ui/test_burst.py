@@ -64,7 +64,7 @@ async def test_keys_that_delete_in_the_search_delete_what_stands_before_what_fol
     async with app.run_test(size=(120, 36)) as pilot:
         _burst(pilot, "slash", *"xep", "ctrl+u", *"ab", "backspace", "c")
         await pilot.pause()
-        await until(pilot, lambda: app.main.log_view.sought.text == "ac")
+        await until(pilot, lambda: app.main.log_view.search.query.text == "ac")
 
 
 async def test_enter_behind_what_no_command_is_called_does_not_run_the_first_of_all() -> None:

@@ -63,8 +63,8 @@ async def test_search_highlights_counts_and_steps_through_matches() -> None:
         assert "match " not in _log(app)[0]
         await press(pilot, "slash", *"step", "enter")
         log = app.main.log_view
-        await play.until(pilot, lambda: bool(log.found and log.found.query.text == "step" and log.found.found))
-        count = len(log.found.found)
+        await play.until(pilot, lambda: bool(log.search and log.found.query.text == "step" and log.found.found))
+        count = len(log.search.found)
         await play.sees(pilot, f"of {count}")
         await press(pilot, "N", "N")
         await play.sees(pilot, f"match {count - 2} of {count}")
@@ -123,7 +123,7 @@ async def test_a_match_that_is_found_while_the_log_is_hidden_is_shown_with_it() 
         log = app.main.log_view
         log.display = False
         await play.until(pilot, lambda: not log.size)
-        log.search("step 77: ")
+        log.search_for("step 77: ")
         await play.until(pilot, lambda: log.match is not None)
         log.display = True
         await play.sees(pilot, "step 76: ", "step 77: ", "step 78: ", "match 1 of 1", "paused at")
@@ -137,7 +137,7 @@ async def test_the_search_field_opens_only_once_and_an_immediate_enter_keeps_its
         await app.run_action("screen.search")
         play.burst(pilot, *"Compiling", "enter")
         await play.sees(pilot, "match 1 of 1")
-        assert app.main.log_view.sought.text == "Compiling"
+        assert app.main.log_view.search.query.text == "Compiling"
         await play.until(pilot, lambda: not app.main.query(LineBar))
 
 
@@ -235,7 +235,7 @@ async def test_a_long_line_leaves_room_for_others() -> None:
     app = _app_of("before", "x" * 200_000, "after", "w" * 50)
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "before", "after", "characters)", "w" * 50)
-        app.main.log_view.search("before")
+        app.main.log_view.search_for("before")
         await play.sees(pilot, "match 1 of 1")
 
 

@@ -87,7 +87,7 @@ def test_a_slow_worker_is_marked_and_found() -> None:
     (slot,) = sessions.session(1).slots
     worker = diagnosed(sessions.running(0), None, below_median_pct=8.3)
     slow = SlotView(slot, worker, sessions.sample(0), History(), sessions.NOW)
-    assert [note.text for note in worker_text.notes(slow, advice=False)] == ["8 % below the median of equal GPUs"]
+    assert [text for text, _ in worker_text.notes(slow, advice=False)] == ["8 % below the median of equal GPUs"]
     assert in_trouble(slow)
     assert "⚠ running" in str(play.tile(slow, 40)[0])
     assert worker_text.matches(slow, "slow")

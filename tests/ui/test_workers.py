@@ -335,7 +335,7 @@ def test_trouble_that_does_not_fit_beside_the_history_is_marked_in_the_state(wid
 def test_a_broken_gpu_is_one_red_line_before_milder_trouble() -> None:
     broken = judged(GpuHealth(ecc_uncorrected=2, pcie_width=8, pcie_width_max=16))
     shown = _shown(sessions.running(0), changed(sessions.sample(0), health=broken, throttle=("thermal",)))
-    notes = [(note.text, note.style) for note in worker_text.notes(shown)]
+    notes = worker_text.notes(shown)
     assert [(text[:20], style) for text, style in notes] == [
         ("2 ECC errors, uncorr", "error"),
         ("throttled: thermal; ", "warn"),
@@ -343,7 +343,7 @@ def test_a_broken_gpu_is_one_red_line_before_milder_trouble() -> None:
     assert "2 ECC errors, uncorrected" in _tile(shown)
     lost = GpuSample("GPU-0", lost=True, error="the GPU is lost", health=broken)
     shown = _shown(sessions.running(0), lost)
-    assert [note.text for note in worker_text.notes(shown, advice=False)] == ["GPU lost: the GPU is lost"]
+    assert [text for text, _ in worker_text.notes(shown, advice=False)] == ["GPU lost: the GPU is lost"]
 
 
 _workers = st.builds(

@@ -32,8 +32,7 @@ class LogView(Rows):
     Attributes:
         empty: The text shown if there are no lines.
         source: The log.
-        sought: The search text.
-        found: The matches found so far; None without a search.
+        search: The search text and the matches found so far; without a file before it begins.
         match: The position of the current match.
     """
 
@@ -48,9 +47,8 @@ class LogView(Rows):
         super().__init__()
         self.empty = ""
         self.source = LogSource("")
-        self.sought = Query()
         self.match: int | None = None
-        self.found: Search | None = None
+        self.search = Search(Query(), None)
         self._top_position, self._top_part = 0, 0
         """The position of the first visible row, and the index of its first visible piece."""
         self._wanted: int | None = None
@@ -69,7 +67,7 @@ class LogView(Rows):
         self.workers.cancel_group(self, "search")
         self.source = source
         self._top_position, self._top_part, self._wanted = 0, 0, None
-        self.found, self.match, self._trouble = None, None, ""
+        self.search, self.match, self._trouble = Search(self.search.query, None), None, ""
         self._load(source.refresh, replaces=True)
         self.update_rows()
 
@@ -102,7 +100,7 @@ class LogView(Rows):
         self._place_top(top)
         lines, continued = list[Row](), list[bool]()
         for index in range(top.row, len(rows)):
-            parts = wrapped(rows[index], width, self.sought.marks(rows[index]), here=index == match)
+            parts = wrapped(rows[index], width, self.search.query.marks(rows[index]), here=index == match)
             lines += parts
             continued += [False, *[True] * (len(parts) - 1)]
             if len(lines) >= self.size.height + top.part:
@@ -117,7 +115,7 @@ class LogView(Rows):
         state = ("following", "ok") if self.source.following else (self._paused_text(), "warn")
         title = (f"{name} log", "title")
         trouble = [(self._trouble, "warn")] if self._trouble and self.source.rows else []
-        if self.sought.text:
+        if self.search.query.text:
             return [*trouble, (self._search_text(), "strong"), state, title]
         count = (units.count(self._printed, "line") if self.source.rows else "", "dim")
         return [*trouble, *((count, title, state) if self.source.following else (state, count, title))]
@@ -131,8 +129,8 @@ class LogView(Rows):
         return f"paused at {100 * end // max(self.source.size, end, 1)} %{arrived}"
 
     def _search_text(self) -> str:
-        if (found := self.found) is None:
-            return f"/{self.sought.text}"
+        if (found := self.search).file is None:
+            return f"/{found.query.text}"
         progress = f"searching, {found.searched_pct} %" if found.running else ""
         if not found.found:
             return progress or "no match"
@@ -270,7 +268,7 @@ class LogView(Rows):
             self.call_later(self.follow)
 
     async def _jump(self, offset: int, file: LogFile | None = None) -> None:
-        if await self.source.jump(offset, self.sought, file):
+        if await self.source.jump(offset, self.search.query, file):
             self._show(offset)
 
     def _show(self, position: int) -> None:
@@ -279,7 +277,7 @@ class LogView(Rows):
         if self._wanted is not None:
             return
         row = self.source.rows[index := index_of(self.source.rows, position)]
-        place = Place(index, part_of(row, self.size.width, self.sought.marks(row)))
+        place = Place(index, part_of(row, self.size.width, self.search.query.marks(row)))
         if not self._top <= place < self._moved(self._top, self.size.height):
             self._place_top(self._moved(place, -(self.size.height // 2)))
 
@@ -288,30 +286,28 @@ class LogView(Rows):
     @property
     def _match_index(self) -> int | None:
         """The index of the row with the current match; None if not loaded."""
-        if self.match is None or self.found is None:
-            return None
-        return self.source.index(self.match, self.found.file)
+        return None if self.match is None else self.source.index(self.match, self.search.file)
 
-    def search(self, text: str) -> None:
+    def search_for(self, text: str) -> None:
         """Searches upwards from the newest visible row; an empty text ends the search and follows the log again."""
         self.workers.cancel_group(self, "search")
-        self.sought, self.found, self.match = Query(text), None, None
+        self.search, self.match = Search(Query(text), None), None
         if text:
-            self._search(self.sought)
+            self._search()
         else:
             self.follow()
         self.screen.refresh_bindings()  # `esc` ends the search
 
     @work(group="search", exclusive=True)
-    async def _search(self, query: Query) -> None:
+    async def _search(self) -> None:
         """Goes to the first match above the newest visible row, or else below it."""
-        await self._read(partial(self._search_file, query))
+        await self._read(self._search_file)
         self.update_rows()
 
-    async def _search_file(self, query: Query) -> None:
+    async def _search_file(self) -> None:
         source, rows = self.source, self.source.rows[: self._bottom]
         origin = rows[-1].end if rows and not source.following else _END
-        self.found = found = Search(query, await source.open())
+        self.search = found = Search(self.search.query, await source.open())
         while True:
             if self.match is None and found.found and (found.found[-1] < origin or not found.running):
                 self._visit(found.nearest("up", origin))
@@ -323,9 +319,9 @@ class LogView(Rows):
     @work
     async def action_search_next(self, direction: str) -> None:
         """Goes to the next match `up` or `down`; after the newest, to a newly written one or the first."""
-        if self.sought.text and self.found is None:  # the log has changed since
-            self._search(self.sought)
-        if (found := self.found) is None:
+        if (found := self.search).file is None:
+            if found.query.text:  # the log has changed since
+                self._search()
             return
         if direction == "down" and not found.running and found.found[:1] in ([], [self.match]):
             await self._read(found.catch_up)
@@ -333,17 +329,17 @@ class LogView(Rows):
         if origin is None:
             origin = self.source.rows[self._top.row].position if self.source.rows else 0
         unsearched = direction == "up" and found.running and found.found[-1:] == [origin]
-        if found is self.found and not unsearched:
+        if found is self.search and not unsearched:
             self._visit(found.nearest(direction, origin))
 
     def _visit(self, match: int | None) -> None:
         self.match = match
-        if match is None or self.found is None or self.found.file is None:
+        if match is None or self.search.file is None:
             self.update_rows()
             return
         self.pause()
-        if (index := self._match_index) is not None and self.sought.marks(self.source.rows[index]):
+        if (index := self._match_index) is not None and self.search.query.marks(self.source.rows[index]):
             self._show(self.source.rows[index].position)
             self.update_rows()
         else:
-            self._load(partial(self._jump, match, self.found.file), replaces=True)
+            self._load(partial(self._jump, match, self.search.file), replaces=True)

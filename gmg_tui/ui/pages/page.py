@@ -129,12 +129,12 @@ class LogPage(Page):
 
     async def action_search(self) -> None:
         """Opens the search line."""
-        await ask_line(self, LineBar(self._log.sought.text, "search the log", self._log.search))
+        await ask_line(self, LineBar(self._log.search.query.text, "search the log", self._log.search_for))
 
     def action_back(self) -> None:
         """Ends the search, else returns to the previous screen."""
-        if self._log.sought.text:
-            self._log.search("")
+        if self._log.search.query.text:
+            self._log.search_for("")
         else:
             super().action_back()
 

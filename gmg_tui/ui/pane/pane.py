@@ -338,4 +338,4 @@ def title_rows(view: View, width: int, height: int) -> Sequence[Row]:
     row.add(f"  PID {worker.pid}" if worker.pid else "", "dim")
     row.add(f"  job {job_of(worker)}" if worker.job is not None else "")
     notes = worker_text.notes(entry)[:_MAX_NOTES]
-    return [row, *(Row(width).add(f" ▸ {note.text}", note.style) for note in notes)]
+    return [row, *(Row(width).add(f" ▸ {text}", style) for text, style in notes)]

@@ -52,7 +52,7 @@ def _rates(entry: SlotView) -> Iterator[Fact]:
         of = f" of all {units.count(ranks, 'rank')}" if ranks else ""
         yield Fact("FPS", f"{rate} {when}{of}" if fps is not None else rate)
     if worker.alert("silent") is not None:
-        yield Fact("", worker_text.beside_rate(entry).text, "warn")
+        yield Fact("", *worker_text.beside_rate(entry))
     if fps is not None:
         mean = "" if worker.state.ended else f"{units.fps(fps.mean)} FPS, "
         yield Fact("counted" if worker.state.ended else "whole attempt", f"{mean}{_COUNTED[fps.counted or 'printed']}")

@@ -9,12 +9,11 @@ from textual.geometry import Size
 
 from gmg_tui.model import WorkerState, units
 from gmg_tui.ui import facts, worker_text
-from gmg_tui.ui.drawing import Row, bar, load_style
+from gmg_tui.ui.drawing import Piece, Row, bar, load_style
 from gmg_tui.ui.rows import Rows
 from gmg_tui.ui.slots import SlotView, job_of
 from gmg_tui.ui.table import DescribedTable
 from gmg_tui.ui.view import Band, View
-from gmg_tui.ui.worker_text import Note
 from gmg_tui.ui.workers.rate_line import RateLine, deviation_style, line_rows, rate_lines
 from gmg_tui.ui.workers.table import AROUND, WorkerTable, node_line
 
@@ -298,8 +297,9 @@ def _note_rows(entry: SlotView, inner: int, most: int) -> list[Row]:
     return [*rows, *last][:most]
 
 
-def wrapped(note: Note, width: int, rows: int) -> list[Row]:
+def wrapped(note: Piece, width: int, rows: int) -> list[Row]:
     """Returns a note in at most `rows` rows, broken at spaces and cut at the end."""
-    parts = facts.wrapped(note.text, width)
+    text, style = note
+    parts = facts.wrapped(text, width)
     lines = [*parts[: rows - 1], " ".join(parts[rows - 1 :])][:rows] if rows > 0 else []
-    return [Row(width).add(part, note.style) for part in lines if part]
+    return [Row(width).add(part, style) for part in lines if part]

@@ -14,7 +14,6 @@ from gmg_tui.ui.header import states
 from gmg_tui.ui.slots import ORDERS, SLOT_ORDER, WORKERS, SlotView, in_trouble, job_of, severity
 from gmg_tui.ui.table import Table
 from gmg_tui.ui.view import Band, View
-from gmg_tui.ui.worker_text import Note
 from gmg_tui.ui.workers.rate_line import RateLine, deviation_style, line_text, rate_lines
 
 AROUND: Final = 2
@@ -46,22 +45,22 @@ def _time(entry: SlotView) -> str:
     return units.span(worker_text.phase_s(entry) if ready else worker_text.state_s(entry))
 
 
-def _notes(entry: SlotView) -> list[Note]:
+def _notes(entry: SlotView) -> list[Piece]:
     notes = worker_text.remarks(entry, advice=False)
     if worker_text.getting_ready(entry.worker) and not in_trouble(entry):
-        notes.insert(0, Note(worker_text.phase_of(entry.worker), "title"))
+        notes.insert(0, (worker_text.phase_of(entry.worker), "title"))
     return notes
 
 
-def _cover_rate(worker: Worker, notes: Sequence[Note]) -> bool:
+def _cover_rate(worker: Worker, notes: Sequence[Piece]) -> bool:
     """Returns True if notes cover the rate: it is out of date, or there is an error."""
     current = worker.fps is not None and not worker_text.getting_ready(worker) and worker.state not in _WITHOUT_RATE
-    return bool(notes) and (not current or notes[0].style == "error")
+    return bool(notes) and (not current or notes[0][1] == "error")
 
 
 class _Visible(NamedTuple):
     entry: SlotView
-    notes: Sequence[Note]
+    notes: Sequence[Piece]
     covered: bool
     line: RateLine
 
@@ -129,7 +128,7 @@ class WorkerTable(Table[Band]):
                 stuck = worker.stuck and worker.lost_since is None
                 return f"{worker_text.sign_of(entry)} {'STUCK' if stuck else text}", worker_text.style_of(entry)
             case "notes":
-                return " · ".join(note.text for note in notes), notes[0].style if notes else "text"
+                return " · ".join(text for text, _ in notes), notes[0][1] if notes else "text"
             case "fps" | "n_envs" | "history" if covered:
                 return "", "dim"
             case "history":
@@ -174,8 +173,8 @@ class WorkerTable(Table[Band]):
         worker, notes = entry.worker, worker_text.remarks(entry)
         rank = worker.group.name if worker.group is not None else ""
         envs = units.count(worker.newest.n_envs, "env") if worker.newest.n_envs is not None else ""
-        texts = (rank, job_of(worker), *(note.text for note in notes), envs, " ".join(worker.newest.args))
-        style = notes[0].style if notes else "text"
+        texts = (rank, job_of(worker), *(text for text, _ in notes), envs, " ".join(worker.newest.args))
+        style = notes[0][1] if notes else "text"
         yield Fact("", f"{entry.slot.name}  {' · '.join(filter(None, texts))}", style)
 
 
@@ -205,21 +204,21 @@ def node_line(view: View, band: Band, width: int) -> Row:
     worst = min(present, key=severity, default=None)
     if worst is not None and in_trouble(worst) and worst.worker.lost_since is None:
         name = worst.slot.name.rpartition("/")[2]
-        found += [Note(f"{name}: {trouble.text}", trouble.style) for trouble in worker_text.notes(worst)[:1]]
-    for note in found:
-        row.add(" · ", "dim").add(note.text, note.style)
+        found += [(f"{name}: {text}", style) for text, style in worker_text.notes(worst)[:1]]
+    for text, style in found:
+        row.add(" · ", "dim").add(text, style)
     return row
 
 
-def node_note(view: View, name: str) -> Note | None:
+def node_note(view: View, name: str) -> Piece | None:
     """Returns the problem of a node; None without one."""
     node = next((each for each in view.snapshot.nodes if each.name == name), None)
     if node is None:
         return None
     why = f": {node.trouble}" if node.trouble else ""
     if node.lost_since is not None:
-        return Note(f"{worker_text.lost_text(node.lost_since)}{why}", "error")
+        return f"{worker_text.lost_text(node.lost_since)}{why}", "error"
     if node.silent_s is not None or not node.connected:
         silent = f"silent for {units.span(node.silent_s)}" if node.silent_s is not None else "not connected"
-        return Note(f"{silent}{why}", "warn")
-    return Note(node.trouble, "warn") if node.trouble else None
+        return f"{silent}{why}", "warn"
+    return (node.trouble, "warn") if node.trouble else None
