@@ -63,7 +63,7 @@ async def test_search_highlights_counts_and_steps_through_matches() -> None:
         assert "match " not in _log(app)[0]
         await press(pilot, "slash", *"step", "enter")
         log = app.main.log_view
-        await play.until(pilot, lambda: bool(log.search and log.found.query.text == "step" and log.found.found))
+        await play.until(pilot, lambda: log.search.query.text == "step" and bool(log.search.found))
         count = len(log.search.found)
         await play.sees(pilot, f"of {count}")
         await press(pilot, "N", "N")

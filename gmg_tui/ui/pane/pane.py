@@ -10,7 +10,7 @@ from textual import work
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from gmg_tui.model import Attempt, Curve, Details, GpuProcess, JobRecord, Series, units
+from gmg_tui.model import Attempt, Curve, Details, JobRecord, Series, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import LOGS
 from gmg_tui.session.client import Source
@@ -99,38 +99,29 @@ class Pane(Vertical):
                 charts = Lines(self._chart_rows, id="charts")
                 return PaneTab(charts, lambda answer: charts.show((self._entry, answer)), engine.series)
             case Tab.PROCESSES:
-                table: Table[GpuProcess] = Table(facts.PROCESS_COLUMNS, key=lambda process: str(process.pid))
-                processes = _described(table, lambda process: [Fact("command", facts.process_command(process))])
-                return PaneTab(
-                    processes,
-                    lambda details: processes.show((details and details.processes) or (), self._no_processes(details)),
+                return self._listing(
+                    Table(facts.PROCESS_COLUMNS, key=lambda process: str(process.pid)),
+                    lambda process: [Fact("command", facts.process_command(process))],
+                    lambda details: (details and details.processes) or (),
+                    self._no_processes,
                     engine.details,
                 )
             case Tab.ATTEMPTS:
                 columns = facts.attempt_columns(lambda: self._view.snapshot.time)
-                attempts = _described(
-                    Table(
-                        columns,
-                        key=lambda each: str(each.number),
-                        style=lambda each: worker_text.STATE_STYLES[each.state],
-                    ),
+                style = worker_text.STATE_STYLES
+                return self._listing(
+                    Table(columns, key=lambda each: str(each.number), style=lambda each: style[each.state]),
                     facts.attempt_facts,
-                )
-                return PaneTab(
-                    attempts,
-                    lambda details: attempts.show(
-                        self._attempts(details), self._waiting or "No attempt has started yet."
-                    ),
+                    self._attempts,
+                    lambda _: self._waiting or "No attempt has started yet.",
                     engine.details,
                 )
             case Tab.EVENTS:
-                events = _described(
+                return self._listing(
                     Table(facts.EVENT_COLUMNS, key=lambda event: str(event.number)),
                     lambda event: [Fact(event.kind.value, event.text)],
-                )
-                return PaneTab(
-                    events,
-                    lambda happened: events.show((happened or ())[::-1], self._waiting or "Nothing has happened yet."),
+                    lambda happened: (happened or ())[::-1],
+                    lambda _: self._waiting or "Nothing has happened yet.",
                     lambda _: engine.happened(),
                 )
             case Tab.SETUP:
@@ -150,6 +141,19 @@ class Pane(Vertical):
                     ),
                     partial(self._ask_metrics, metrics),
                 )
+
+    @staticmethod
+    def _listing(
+        table: Table[Any],
+        describe: Callable[[Any], Iterable[Fact]],
+        rows_of: Callable[[Any], Sequence[object]],
+        why_none: Callable[[Any], str],
+        ask: Callable[[str], Awaitable[object]],
+    ) -> PaneTab:
+        """Returns a tab with a table of the answers' rows."""
+        table.can_focus = False  # moved by the main screen's keys
+        listing = DescribedTable(table, describe)
+        return PaneTab(listing, lambda answer: listing.show(rows_of(answer), why_none(answer)), ask)
 
     @property
     def shown(self) -> TabWidget:
@@ -314,11 +318,6 @@ class Pane(Vertical):
             text = cut(text, row.room - 2) if style in _URGENT else text
             row.end(f" {text} " if text else "", style)
         return [row]
-
-
-def _described(table: Table[Any], describe: Callable[[Any], Iterable[Fact]]) -> DescribedTable[Any]:
-    table.can_focus = False  # moved by the main screen's keys
-    return DescribedTable(table, describe)
 
 
 def title_rows(view: View, width: int, height: int) -> Sequence[Row]:
