@@ -161,6 +161,7 @@ class ReadLog(Struct, frozen=True, tag=True):
     path: str
     """Relative to the session's folder."""
     offset: int
+    """Counted in all bytes that were written to the log, including those that were cut out since."""
 
 
 Command = Act | Edit | End | ActOnJobs | AddJobs | UseSlot | SetSlot
@@ -211,8 +212,10 @@ class LogPart(Struct, frozen=True, omit_defaults=True):
     """A part of a log; empty at its end."""
 
     data: bytes = b""
+    end: int = 0
+    """Its end, counted like `offset`; bytes before it that were cut out are missing in `data`."""
     file: int = 0
-    """Its inode, which changes when the middle is cut out."""
+    """The file's inode."""
 
 
 NOTHING: Final = msgspec.Raw(b"\xc0")

@@ -1,23 +1,17 @@
 """Copies the growing logs of a node that does not share the session's folder; its agent keeps them."""
 
 import asyncio
-import logging
 import os
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from gmg_tui.machine.blocking_calls import in_daemon_thread
-from gmg_tui.machine.files import open_regular, reading
-from gmg_tui.machine.folders import check_own, make_private
+from gmg_tui.machine.files import cut_log, find_cut, open_regular, reading
+from gmg_tui.machine.folders import make_private
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import LOGS
 from gmg_tui.session.protocol import LogPart
 
-_log = logging.getLogger(__name__)
-
-_SLACK_BYTES = 64 << 20
-"""Tolerance of a log's size limit: the bytes that may wait for a node's disk (`MAX_QUEUED_BYTES`), plus slack."""
 _PART_BYTES = 256 << 10
 """Size of one message: small, so that reports get through a slow line and the node does not count as lost."""
 
@@ -43,7 +37,7 @@ class KeptLogs:
 
         def check() -> bool:
             files = [path for each in ("*", "*/*") for path in (self._folder / LOGS).glob(each) if path.is_file()]
-            return all(self._sent.get(path, 0) >= path.stat().st_size for path in files)
+            return all(self._sent.get(path, 0) >= _end(path) for path in files)
 
         return self._shared or await in_daemon_thread(check)
 
@@ -51,31 +45,37 @@ class KeptLogs:
 def _read(file: Path, offset: int) -> LogPart:
     try:
         with reading(file) as stream:
-            stream.seek(offset)
-            return LogPart(stream.read(_PART_BYTES), os.fstat(stream.fileno()).st_ino)
+            cut, about = find_cut(stream), os.fstat(stream.fileno())
+            start = cut.in_file(offset)
+            stream.seek(start if start <= about.st_size else 0)  # it was removed, and written again
+            data = stream.read(_PART_BYTES)
+            if cut.start < stream.tell() < cut.end:
+                data += stream.read(cut.end - stream.tell())  # the whole note
+            return LogPart(data, cut.in_stream(stream.tell()), about.st_ino)
     except FileNotFoundError:
         return LogPart()
     except OSError as error:
         raise GmgError(f"{file.name} cannot be read: {error.strerror}", 1) from error
 
 
+def _end(file: Path) -> int:
+    with reading(file) as stream:
+        return find_cut(stream).in_stream(os.fstat(stream.fileno()).st_size)
+
+
 class LogCopies:
-    """The copies of one node's logs in the session's `folder`, each limited to a little more than `max_bytes`."""
+    """The copies of one node's logs in the session's `folder`, cut to `max_bytes` like logs of this machine."""
 
     def __init__(self, folder: Path, max_bytes: int | None = None) -> None:
-        self._folder = folder
-        # The agent has the same limit, but cuts a log only after exceeding it.
-        self._most_bytes = max_bytes + _SLACK_BYTES if max_bytes is not None else sys.maxsize
+        self._folder, self._max_bytes = folder, max_bytes
         self._copied: dict[str, tuple[int, int]] = {}
-        """Bytes copied of each log, and its inode, which changes when its middle is cut out."""
+        """The offset in each log up to which it is copied, and its inode."""
         self._grown: dict[str, None] = {}
         """Logs that may have grown, next first."""
         self._marks: dict[str, object] = {}
         """The worker's mark when each log last grew."""
         self._of_earlier_agent = set[str]()
-        """Bytes of each log that came from replaced agents."""
-        self._refused: set[str] = set()
-        """Logs that exceeded the limit."""
+        """Logs that came from replaced agents."""
         self._copying = asyncio.Lock()
 
     def check(self, path: str, mark: object) -> None:
@@ -107,31 +107,21 @@ class LogCopies:
         """Copies a part of a log. Returns True if there may be more."""
         copied, inode = self._copied.get(path, (0, 0))
         part = await read(path, copied)
-        is_earlier = path in self._of_earlier_agent
+        is_new = path in self._of_earlier_agent and part.file != inode
         self._of_earlier_agent.discard(path)
-        if copied and part.file != inode:
-            if not is_earlier:  # its middle was cut out: copy it again
-                await in_daemon_thread(_shorten, self._folder / path, copied)
+        if copied and is_new:
             self._copied[path] = 0, 0
             return True
-        if copied + len(part.data) > self._most_bytes:
-            if path not in self._refused:
-                _log.warning("%s: it exceeds --log-max; the rest is not copied", path)
-            self._refused.add(path)
-            return False
         if part.data:
-            await in_daemon_thread(_append, self._folder / path, part.data)
-            self._copied[path] = copied + len(part.data), part.file
+            await in_daemon_thread(_append, self._folder / path, part.data, self._max_bytes)
+            self._copied[path] = part.end, part.file
         return bool(part.data)
 
 
-def _append(path: Path, data: bytes) -> None:
+def _append(path: Path, data: bytes, max_bytes: int | None) -> None:
     make_private(path.parent)
     with os.fdopen(open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as file:
         file.write(data)
-
-
-def _shorten(path: Path, by_bytes: int) -> None:
-    """Removes the last bytes of a file, keeping what an earlier engine wrote."""
-    check_own(path.parent)
-    os.truncate(path, max(0, path.stat().st_size - by_bytes))
+        size = file.tell()
+    if max_bytes is not None and size > max_bytes:
+        cut_log(path, max_bytes)
