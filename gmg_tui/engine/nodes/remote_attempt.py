@@ -158,10 +158,14 @@ class RemoteAttempt:
             self._worker.changed()
 
     def _checked(self, view: model.Worker) -> model.Worker:
-        """Returns the worker with what is known here: what it was given, which a user may run again, and its GPU's size."""
+        """Returns the worker with what is known here: the attempt's number, what it was given, and its GPU's size.
+
+        The next attempt may be another node's, and a user may run the same again elsewhere.
+        """
         newest = view.newest
-        if newest.number:
-            newest = structs.replace(newest, given=self.task.given, env=self.task.given_env)
+        if newest.number and self.assignment is not None:
+            number = self.task.number(self.assignment.task.rendezvous)
+            newest = structs.replace(newest, number=number, given=self.task.given, env=self.task.given_env)
         peak_mib, gpu = newest.memory_peak_mib, self.slot.gpu
         if peak_mib is not None and gpu is not None and peak_mib > (gpu.memory_total_mib or peak_mib):
             newest = structs.replace(newest, memory_peak_mib=None)

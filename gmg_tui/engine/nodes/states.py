@@ -83,8 +83,10 @@ _UNCHECKED = frozenset({"spec", "result", "args", "given", "env"})
 """The session's own options, texts, and results of scripts, which may be anything."""
 _HARMLESS = frozenset({str, bool, type(None)})
 """Types of values that need no check."""
-_PATH = re.compile(r"/[^\0]*")
+_PATH = re.compile(r"/[^\0]{0,4095}")
 """Path of a checkpoint, which is an argument for a script, maybe on another node."""
+_MAX_PROGRESS = 200
+"""Characters of a checkpoint's progress: checkpoints go with a job to other nodes, whose reports contain them."""
 _ANY = 0.0, 1e15
 _PCT = 0.0, 120.0
 _FPS = 0.0, MAX_RATE
@@ -150,7 +152,7 @@ def _plausible(name: str, value: Any, now: float) -> Any:
     if name == "alerts":
         kept = tuple(each for each in value if each.kind in KINDS)
     elif name == "checkpoints":
-        kept = tuple(each for each in value if _PATH.fullmatch(each.path) is not None)
+        kept = tuple(each for each in value if _PATH.fullmatch(each.path) and len(each.progress or "") <= _MAX_PROGRESS)
     names = ("time", "values", "values") if isinstance(value, Point) else (name,) * len(kept)
     parts = tuple(_plausible(part, each, now) for part, each in zip(names, kept, strict=True))
     return value if len(parts) == len(value) and all(map(operator.is_, parts, value)) else parts

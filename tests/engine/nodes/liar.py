@@ -115,7 +115,8 @@ def report() -> None:
         began = structs.replace(
             began, fps=fps, n_envs=-5, alerts=alerts, started=FAR, energy_j=1e300, metrics={"x": -1e300}
         )
-        saved = tuple(Checkpoint(path, FAR) for path in ("--evil", "/x\0y", "/model.pt"))
+        saved = tuple(Checkpoint(path, FAR) for path in ("--evil", "/x\0y", "/x" * 9999, "/model.pt"))
+        saved += (Checkpoint("/x", FAR, progress="x" * 9999),)
         began = structs.replace(began, progress=Progress(1.0, math.inf, "step"), checkpoints=saved)
         views = {slot: structs.replace(view, alerts=alerts, newest=began) for slot, view in views.items()}
     if kind == "counted":

@@ -200,11 +200,12 @@ async def test_what_an_attempt_was_given_is_known_here_whatever_its_node_reports
     running = asyncio.create_task(attempt.run())
     await eventually(lambda: attempt.assignment)
     assert attempt.assignment is not None
-    forged = structs.replace(NO_ATTEMPT, number=1, given=("--forged",), env={"LD_PRELOAD": "theirs"})
+    forged = structs.replace(NO_ATTEMPT, number=10**15, given=("--forged",), env={"LD_PRELOAD": "theirs"})
     attempt.apply_report(
         AttemptReport(attempt.assignment.key, Worker("n1/cpu0", 0, WorkerState.RUNNING, newest=forged))
     )
-    assert (attempt.record().given, attempt.record().env) == (("--k", "2", "{slot}"), {"A": "2"})
+    record = attempt.record()
+    assert (record.number, record.given, record.env) == (1, ("--k", "2", "{slot}"), {"A": "2"})
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 
