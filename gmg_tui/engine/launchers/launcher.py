@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+import gmg_tui
 from gmg_tui.machine import slurm as allocation
 from gmg_tui.machine.folders import names_of, owners
 from gmg_tui.model import units
@@ -36,9 +37,9 @@ _MAX_LOCAL_NODES = 4096
 def script() -> str:
     """Returns the lines for `sh` on a node that run `PROGRAM`, or the node's own gmg-tui.
 
-    That is if the interpreter is missing there, or if others than here could have made it.
+    That is if the interpreter is missing there, or if others than here could have made it or this package.
     """
-    python, way = shlex.quote(PROGRAM[0]), list(owners(PROGRAM[0]))
+    python, way = shlex.quote(PROGRAM[0]), list(owners(PROGRAM[0], gmg_tui.__file__))
     others = "".join(f"|*' '{shlex.quote(name)}" for name in names_of(way))
     return (
         f"me=$(id -u); p=$(readlink -f {python}); [ -x {python} ] || exec gmg-tui agent; "
