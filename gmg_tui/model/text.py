@@ -81,6 +81,11 @@ def visible(raw: bytes) -> bytes:
     return "".join(cells).encode()
 
 
+def displayed(raw: bytes) -> bytes:
+    r"""Returns a line as a terminal shows it: segments that end with `\r` are overwritten."""
+    return next(filter(None, reversed(raw.split(b"\r"))), b"") if b"\r" in raw else raw
+
+
 def compact(raw: bytes) -> bytes:
     """Returns the beginning of an unfinished line without invisible content, such as the data of an image."""
     if (string := _UNFINISHED.search(raw)) is not None:

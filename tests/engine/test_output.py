@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gmg_tui.engine.output.lines import MAX_TAIL_BYTES, LineSplitter, RingBuffer
 from gmg_tui.engine.output.pipes import Pipe, Pipes
 from gmg_tui.model import WorkerState
-from gmg_tui.model.text import MAX_LINE_BYTES, clean
+from gmg_tui.model.text import clean
 from tests.engine.harness import running, spec_for
 from tests.patience import LONG_S
 
@@ -94,14 +94,6 @@ def test_backspaces_overwrite() -> None:
     assert clean(ring.newest) == "100%" * 200, "also in a line that is longer than what is kept of one"
 
 
-def test_a_long_line_is_cut_and_marked() -> None:
-    ring = RingBuffer()
-    ring.feed(b"x" * 50_000 + b"\n")
-    _, (line,) = ring.since(0, 1)
-    assert len(line) <= MAX_LINE_BYTES
-    assert line.endswith(b"the log file has the line whole)")
-
-
 def test_lines_keep_their_numbers_when_older_ones_are_dropped() -> None:
     ring = RingBuffer(max_lines=10)
     for number in range(600):
@@ -146,7 +138,7 @@ def test_an_unfinished_line_is_the_newest_until_others_follow() -> None:
     ring.preview(b" \t")
     assert ring.newest == b" 10%"
     ring.preview(b"." * MAX_TAIL_BYTES)
-    assert len(ring.newest) == MAX_LINE_BYTES
+    assert ring.newest == b"." * MAX_TAIL_BYTES
 
 
 async def test_text_without_a_newline_is_displayed_and_means_that_the_script_runs(tmp_path: Path) -> None:

@@ -1,10 +1,9 @@
 """Splits output into lines, and keeps the newest."""
 
-from gmg_tui.model.text import MAX_LINE_BYTES, compact, visible
+from gmg_tui.model.text import compact, displayed
 
 MAX_TAIL_BYTES = 64 * 1024
 """Longer lines are displayed and parsed up to this size."""
-_CUT_MARK = " … (cut; the log file has the line whole)".encode()
 _SLACK = 16
 """A sixteenth more lines than the limit may be kept, to drop the oldest in batches: each removal moves the list."""
 
@@ -90,7 +89,7 @@ class RingBuffer:
 
     def preview(self, line: bytes) -> None:
         """Shows an unfinished line as the newest until whole segments follow."""
-        self._preview = _shortened(_last_segment(line)).strip()
+        self._preview = displayed(line).strip()
 
     def feed(self, block: bytes) -> None:
         r"""Appends whole segments, each ended by `\n` or `\r`.
@@ -102,21 +101,17 @@ class RingBuffer:
         rest = lines.pop()
         if b"\r" in block or self._unfinished:
             lines = [self._overwritten(line) for line in lines]
-            self._unfinished = _last_segment(rest) or self._unfinished
+            self._unfinished = displayed(rest) or self._unfinished
         self.end += len(lines)
         lines = lines[-self._max_lines :]
-        size = sum(map(len, lines))
-        if size > MAX_LINE_BYTES and max(map(len, lines)) > MAX_LINE_BYTES:
-            lines = [*map(_shortened, lines)]
-            size = sum(map(len, lines))
         self._lines += lines
-        self._bytes += size
+        self._bytes += sum(map(len, lines))
         if len(self._lines) > self._max_lines + self._max_lines // _SLACK or self._bytes > self._max_bytes:
             self._trim()
 
     def _overwritten(self, line: bytes) -> bytes:
         before, self._unfinished = self._unfinished, b""
-        return _last_segment(line) or (before if not line.strip(b"\r") else b"")
+        return displayed(line) or (before if not line.strip(b"\r") else b"")
 
     def _trim(self) -> None:
         gone = max(0, len(self._lines) - self._max_lines)
@@ -132,15 +127,3 @@ class RingBuffer:
         if start >= self.end:
             return self.end, []
         return start, self._lines[start - self.end :]
-
-
-def _shortened(line: bytes) -> bytes:
-    if len(line) > MAX_LINE_BYTES:
-        line = visible(line)
-    return line if len(line) <= MAX_LINE_BYTES else line[: MAX_LINE_BYTES - len(_CUT_MARK)] + _CUT_MARK
-
-
-def _last_segment(line: bytes) -> bytes:
-    if b"\r" not in line:
-        return line
-    return next((segment for segment in reversed(line.split(b"\r")) if segment), b"")

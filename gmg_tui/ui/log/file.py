@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gmg_tui.machine.files import open_regular
-from gmg_tui.model.text import MAX_LINE_BYTES, clean, visible
+from gmg_tui.model.text import MAX_LINE_BYTES, clean, displayed, visible
 from gmg_tui.scripts.genesis.output.line_patterns import FPS_ALONE, REPORTED, is_progress_only
 from gmg_tui.ui.log.rows import MAX_SHOWN, LogRow, Query, join
 
@@ -46,8 +46,7 @@ class _Line(NamedTuple):
     @property
     def displayed(self) -> bytes:
         r"""The line as a terminal shows it: segments that end with `\r` are overwritten."""
-        raw = self.tail if b"\r" in self.tail else self.raw
-        return next(filter(None, reversed(raw.split(b"\r"))), b"") if b"\r" in raw else raw
+        return displayed(self.tail if b"\r" in self.tail else self.raw)
 
     @property
     def text(self) -> str:
