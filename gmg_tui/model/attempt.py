@@ -1,6 +1,7 @@
 """An attempt: one process of a worker, and its results so far."""
 
 import math
+from collections.abc import Iterable
 from typing import Literal
 
 from msgspec import Struct, structs
@@ -151,6 +152,18 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
 
 NO_ATTEMPT = Attempt(0)
 """The newest attempt of a worker that has not started one."""
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """Returns the mean of the known values, NaN and infinities included; None without any."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None  # `fmean` raises for both infinities
+
+
+def sum_known(values: Iterable[float | None]) -> float | None:
+    """Returns the sum of the known values; None without any."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 class Settings(Struct, frozen=True, omit_defaults=True):

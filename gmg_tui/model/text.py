@@ -8,6 +8,9 @@ from typing import Any
 MAX_LINE_BYTES = 8192
 """Longer lines are cut on the screen and in searches; the log file has them in full."""
 
+TRACEBACK = b"Traceback (most recent call last)"
+"""The beginning of Python's tracebacks."""
+
 SEPARATOR = "──── gmg-tui: "
 """Prefix of the line that gmg-tui writes into a log before each attempt's output."""
 

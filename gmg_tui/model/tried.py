@@ -5,7 +5,7 @@ from statistics import fmean, median
 
 from msgspec import Struct
 
-from gmg_tui.model.attempt import Attempt
+from gmg_tui.model.attempt import Attempt, mean
 from gmg_tui.model.gpus import Slot
 from gmg_tui.model.states import WorkerState
 
@@ -151,9 +151,3 @@ def _row(key: _Key, ran: Sequence[_Ran], now: float) -> Tried:
             if (value := mean(each.numbers[name] for each in settled if name in each.metrics)) is not None
         },
     )
-
-
-def mean(values: Iterable[float | None]) -> float | None:
-    """Returns the mean of the known values, NaN and infinities included; None without any."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None  # `fmean` raises for both infinities

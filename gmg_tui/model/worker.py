@@ -3,12 +3,12 @@
 The workers of a group are the ranks of one job: they start, end and restart together.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct, structs
 
 from gmg_tui.model.alert import Alert
-from gmg_tui.model.attempt import NO_ATTEMPT, Attempt, Fps, Progress
+from gmg_tui.model.attempt import NO_ATTEMPT, Attempt, Fps, Progress, mean, sum_known
 from gmg_tui.model.states import Moment, Phase, WorkerState
 
 _SAVING = "saving"
@@ -212,13 +212,12 @@ def combined(attempts: Sequence[Attempt]) -> Attempt:
     lead, *others = attempts
     if not others:
         return lead
-    power_w = _sum(attempt.power_mean_w for attempt in attempts)
+    power_w = sum_known(attempt.power_mean_w for attempt in attempts)
     fps, rates = lead.fps, [attempt.fps for attempt in attempts if attempt.fps is not None]
     if not lead.fps_of_group:
         fps = added_up(rates) if len(rates) == len(attempts) else None
     elif fps is not None and fps.seconds is not None and power_w is not None:
         fps = structs.replace(fps, energy_j=power_w * fps.seconds)
-    utilisation = [attempt.gpu_util_mean_pct for attempt in attempts if attempt.gpu_util_mean_pct is not None]
     nans = (each for one in attempts for each in one.alerts if each.kind == "nan")
     nan = min(nans, key=lambda each: each.since, default=None)
     peaks_mib = [attempt.memory_peak_mib for attempt in attempts if attempt.memory_peak_mib is not None]
@@ -226,14 +225,9 @@ def combined(attempts: Sequence[Attempt]) -> Attempt:
         lead,
         fps=fps,
         memory_peak_mib=max(peaks_mib, default=None),
-        gpu_util_mean_pct=sum(utilisation) / len(utilisation) if utilisation else None,
+        gpu_util_mean_pct=mean(attempt.gpu_util_mean_pct for attempt in attempts),
         power_mean_w=power_w,
-        energy_j=_sum(attempt.energy_j for attempt in attempts),
+        energy_j=sum_known(attempt.energy_j for attempt in attempts),
         alerts=(*(each for each in lead.alerts if each.kind != "nan"), *([nan] if nan is not None else ())),
         checkpoints=max((each.checkpoints for each in attempts), key=lambda saved: saved[-1].saved if saved else 0.0),
     )
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    figures = [value for value in values if value is not None]
-    return sum(figures) if figures else None

@@ -11,8 +11,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gmg_tui.model import Curve, JobRecord, Point, units
+from gmg_tui.model.attempt import mean
 from gmg_tui.model.curves import best_of, rank
-from gmg_tui.model.tried import mean
 from gmg_tui.results.column import Column, as_csv
 from gmg_tui.results.job_columns import moment
 from gmg_tui.session import STORE

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from gmg_tui.machine.files import open_regular
 from gmg_tui.model import RunSpec
-from gmg_tui.model.text import strip_ansi
+from gmg_tui.model.text import TRACEBACK, strip_ansi
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +30,6 @@ GRACE_S = 40.0
 """Seconds to wait for torchrun, which kills its ranks 30 s after a signal."""
 _MODULES = frozenset({"torch.distributed.run", "torch.distributed.launch"})
 _SUMMARY = b"torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"
-_TRACEBACK = b"Traceback (most recent call last)"
 _OF_A_RANK = re.compile(rb"^(?:\[(?:rank|default)\d{1,6}\]:\s?){1,2}")
 """Prefixes of a rank's lines: the local rank, which `--tee` adds, then the rank, which torch adds."""
 _MAX_BYTES = 1 << 20
@@ -76,7 +75,7 @@ def of_the_ranks(tail: Sequence[bytes]) -> Sequence[bytes]:
     texts = [strip_ansi(line).strip() for line in tail]
     summary = next((index for index, text in enumerate(texts) if text.startswith(_SUMMARY)), None)
     if summary is not None:
-        tail = tail[: max(index for index in range(summary + 1) if texts[index].startswith(_TRACEBACK) or not index)]
+        tail = tail[: max(index for index in range(summary + 1) if texts[index].startswith(TRACEBACK) or not index)]
     return [_OF_A_RANK.sub(b"", line) for line in tail]
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gmg_tui.engine.attempts.curves import MAX_NAMES, MAX_POINTS, Curves
 from gmg_tui.model import WorkerState
-from gmg_tui.model.tried import mean
+from gmg_tui.model.attempt import mean
 from gmg_tui.scripts.probe.reports import Metric
 from gmg_tui.session import STORE
 from gmg_tui.session.store.reader import load_jobs, open_store

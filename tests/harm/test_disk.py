@@ -11,7 +11,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from gmg_tui.session.client import EngineClient
 from gmg_tui.session.protocol import Action
 from gmg_tui.session.store.reader import load_jobs, open_store
 from tests.cli.scripted import gmg
+from tests.disks import as_root, fill, mounted
 from tests.engine.harness import FAKE, Running, program, running, spawn, spec_for, sweep_for
 from tests.patience import LONG_S, eventually
 from tests.workers import texts
@@ -35,51 +36,37 @@ STEPS = ("--plain", "--phase-s", "0", "--lines", "0", "--rate", "200")
 SILENT = "the disk does not answer"
 
 
-def _as_root(*command: str) -> None:
-    """Run a program that needs root and a kernel that permits it; skip the test where it is not permitted."""
-    try:
-        subprocess.run(command, capture_output=True, text=True, check=True)
-    except FileNotFoundError as error:
-        pytest.skip(f"{error.filename} is not installed")
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"{command[0]}: {error.stderr.strip()}")
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder for a file system with the state folder on it."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    monkeypatch.setenv("XDG_STATE_HOME", str(disk / "state"))
+    return disk
 
 
 @pytest.fixture
-def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Path]]:
-    """Mounts a file system and moves the state folder to it."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-
-    def mount(*options: str) -> Path:
-        _as_root("mount", *options, str(folder))
-        monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
-        return folder
-
-    yield mount
-    subprocess.run(["umount", "--lazy", str(folder)], check=False, capture_output=True)
-
-
-@pytest.fixture
-def small_disk(mounted: Callable[..., Path]) -> Path:
+def small_disk(folder: Path) -> Iterator[Path]:
     """A file system of 1 MiB and 500 files with the state folder on it."""
-    return mounted("-t", "tmpfs", "-o", "size=1m,nr_inodes=500", "gmg-tui-test")
+    with mounted(folder, "-t", "tmpfs", "-o", "size=1m,nr_inodes=500", "gmg-tui-test") as disk:
+        yield disk
 
 
 @pytest.fixture
-def disk(mounted: Callable[..., Path], tmp_path: Path) -> Path:
+def disk(folder: Path, tmp_path: Path) -> Iterator[Path]:
     """A file system that can be frozen, with the state folder on it."""
     image = tmp_path / "image"
     with image.open("wb") as file:
         file.truncate(32 << 20)
-    _as_root("mkfs.ext4", "-q", str(image))
-    return mounted("-o", "loop", str(image))
+    as_root("mkfs.ext4", "-q", str(image))
+    with mounted(folder, "-o", "loop", str(image)) as disk:
+        yield disk
 
 
 @contextlib.contextmanager
 def _frozen(disk: Path) -> Iterator[None]:
     """Whoever writes to it meanwhile waits, as on a network file system without its server."""
-    _as_root("fsfreeze", "--freeze", str(disk))
+    as_root("fsfreeze", "--freeze", str(disk))
     try:
         yield
     finally:
@@ -89,16 +76,10 @@ def _frozen(disk: Path) -> Iterator[None]:
 def _fill_with_files(folder: Path) -> None:
     """Take all that a small file system has: its bytes, and the places for further files."""
     folder.mkdir()
-    _fill(folder / "bytes")
+    fill(folder / "bytes")
     with contextlib.suppress(OSError):
         for number in itertools.count():
             (folder / str(number)).touch()
-
-
-def _fill(path: Path) -> None:
-    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        while True:
-            file.write(bytes(4096))
 
 
 @pytest.mark.slow
@@ -106,7 +87,7 @@ async def test_a_full_disk_delays_no_worker_and_missing_bytes_are_counted(small_
     count = 3000
     async with running(spec_for(*STEPS, "--lines", str(count))) as run:
         await run.until(lambda _: run.worker("cpu0").log_lines > 100)
-        _fill(small_disk / "filler")
+        fill(small_disk / "filler")
         full = await run.until(lambda s: "No space left" in " ".join(texts(s.workers[0].alerts)))
         (small_disk / "filler").unlink()
         await run.until(lambda s: not s.workers[0].alerts)

@@ -146,7 +146,6 @@ class SimulatedGpu:
             yield f"memory_total_bytes {round(instance.memory_total_mib * MIB)}"
             yield f"memory_used_bytes {round(instance.memory_used_mib * MIB)}"
             yield f"gpu_instance {instance.index + 1}"
-            yield "compute_instance 0"
             yield from _gpm_lines(instance.gpm)
             yield from _process_lines(instance.processes)
 

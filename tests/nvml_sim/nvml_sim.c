@@ -62,7 +62,6 @@ enum figure {
     PERSISTENCE,
     MIG_MODE,
     GPU_INSTANCE,
-    COMPUTE_INSTANCE,
     LOST,
     ECC_CORRECTED,
     ECC_UNCORRECTED,
@@ -92,7 +91,7 @@ static const char *const figure_keys[FIGURES] = {
     "sm_clock_max_mhz",   "throttle_mask",     "fan_pct",
     "pcie_rx_kb_s",       "pcie_tx_kb_s",      "energy_mj",
     "persistence",        "mig_mode",          "gpu_instance",
-    "compute_instance",   "lost",
+    "lost",
     "ecc_corrected",
     "ecc_uncorrected",
     "ecc_corrected_ever",
@@ -689,7 +688,7 @@ static void add_processes(const struct unit *unit, int graphics, struct process_
             info->pid = unit->processes[i].pid;
             info->bytes = unit->processes[i].bytes;
             info->gpu_instance = unit->parent ? (unsigned)unit->value[GPU_INSTANCE] : ~0u;
-            info->compute_instance = unit->parent ? (unsigned)unit->value[COMPUTE_INSTANCE] : ~0u;
+            info->compute_instance = 0;
         }
         ++*count;
     }

@@ -14,8 +14,10 @@ from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.notify import Notifications
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.model import Alert, AlertAction, GpuSample, JobRecord, OccurrenceKind, Snapshot, WorkerState, combined
+from gmg_tui.model import Alert, AlertAction, GpuSample, JobRecord, OccurrenceKind, Snapshot, WorkerState
+from gmg_tui.model.attempt import sum_known
 from gmg_tui.model.tried import TriedArguments
+from gmg_tui.model.worker import combined
 from gmg_tui.scripts.genesis.output.failures import FailureKind
 from gmg_tui.session.store.database import AttemptCurves, JobAttempt, MetricsRow
 from gmg_tui.session.store.writer import StoreWriter
@@ -254,7 +256,7 @@ class Recorder:
     def _record_end(self, worker: Worker) -> None:
         occupant, attempt = self._occupants.get(worker.slot.name), worker.attempt
         if occupant is not None and attempt is not None:
-            occupant.energy_j = _sum(occupant.energy_j, attempt.energy_j)
+            occupant.energy_j = sum_known((occupant.energy_j, attempt.energy_j))
             self._update(worker, attempt)
             self.tried.add(worker.slot.name, attempt)
 
@@ -302,7 +304,7 @@ class Recorder:
             record,
             last=combined([attempt for attempt in attempts if attempt.number == newest]),
             started=occupant.record.started if occupant.record.started is not None else attempts[0].started,
-            energy_j=_sum(before.energy_j, occupant.energy_j, *energies_j),
+            energy_j=sum_known((before.energy_j, occupant.energy_j, *energies_j)),
             result=worker.result,
         )
 
@@ -321,8 +323,3 @@ def _metrics(moment: float, job: int, view: model.Worker, sample: GpuSample) -> 
         sm_pct=sample.sm_pct,
         state=view.state.value,
     )
-
-
-def _sum(*values: float | None) -> float | None:
-    figures = [value for value in values if value is not None]
-    return sum(figures) if figures else None

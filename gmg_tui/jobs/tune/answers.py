@@ -6,7 +6,7 @@ from statistics import fmean
 
 from gmg_tui.jobs.tune.trial_results import Point, Record, is_out_of_memory, model_of
 from gmg_tui.model import units
-from gmg_tui.model.tried import mean
+from gmg_tui.model.attempt import mean
 from gmg_tui.model.tuning import FPS, Answer, Best, MemoryLine, Together, TrialKind, TrialState
 
 _DOUBT = 0.3

@@ -12,11 +12,9 @@ from typing import Any
 import msgspec
 
 from gmg_tui.model.errors import GmgError
-from gmg_tui.model.text import visible
+from gmg_tui.model.text import MAX_LINE_BYTES, visible
 from gmg_tui.scripts.readers.interface import Figures, LineReader, figures, number
 
-_LINE = 8192
-"""Maximum length of a line to match, characters."""
 _MAX_BYTES = 1 << 20
 """Memory limit for a user's compiled expression."""
 NAMES = ("fps", "steps", "n_envs", "done", "total", "unit")
@@ -121,7 +119,7 @@ class FormatLines(LineReader):
             if self._has_word(raw):
                 if self.vague and not self._is_outermost(raw):
                     continue
-                text = visible(raw[: 8 * _LINE]).decode("utf-8", "replace")[:_LINE]
+                text = visible(raw[: 8 * MAX_LINE_BYTES]).decode("utf-8", "replace")[:MAX_LINE_BYTES]
                 for match in filter(None, (pattern.search(text) for pattern in self._patterns)):
                     self.is_unmatched = False
                     yield self._figures(match)

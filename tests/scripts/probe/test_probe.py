@@ -1,7 +1,5 @@
 """The probe in a worker's interpreter: it counts steps, and does not change a script's behaviour."""
 
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gmg_tui.scripts.probe.site import gmg_probe as probe
+from tests.disks import fill, mounted
 
 from .scripts import SCENE, Sandbox
 
@@ -183,16 +182,10 @@ def test_a_removed_folder_does_not_fail_the_script(sandbox: Sandbox) -> None:
     assert sandbox.run(SCENE + "print(scene.step())") == "stepped\n"
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="a small tmpfs needs root")
 def test_a_full_disk_does_not_fail_the_script(sandbox: Sandbox) -> None:
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", str(sandbox.folder)], check=False)
-    if mounted.returncode:
-        pytest.skip("no tmpfs may be mounted here")
-    try:
-        (sandbox.folder / "full").write_bytes(bytes(8192))
+    with mounted(sandbox.folder, "-t", "tmpfs", "-o", "size=8k", "gmg-tui-test") as disk:
+        fill(disk / "full")
         assert sandbox.run(SCENE + "print(scene.step())") == "stepped\n"
-    finally:
-        subprocess.run(["umount", str(sandbox.folder)], check=True)
 
 
 def test_the_probe_imports_only_a_few_standard_modules() -> None:

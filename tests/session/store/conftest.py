@@ -1,6 +1,5 @@
 """A small file system to be filled, and a writer whose troubles are kept."""
 
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 
 from gmg_tui.session import STORE
 from gmg_tui.session.store.writer import StoreWriter
+from tests.disks import mounted
 
 
 class Troubles:
@@ -51,11 +51,5 @@ def opened(folder: Path) -> Opened:
 @pytest.fixture
 def small_disk(folder: Path) -> Iterator[Path]:
     """The session's folder, on a file system of 1 MiB."""
-    disk = folder
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "gmg-tui-test", str(disk)], capture_output=True, text=True
-    )
-    if done.returncode != 0:
-        pytest.skip(f"no file system of its own can be mounted: {done.stderr.strip()}")
-    yield disk
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+    with mounted(folder, "-t", "tmpfs", "-o", "size=1m,mode=700", "gmg-tui-test") as disk:
+        yield disk

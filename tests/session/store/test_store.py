@@ -25,6 +25,7 @@ from gmg_tui.session import STORE
 from gmg_tui.session.store import database, writer
 from gmg_tui.session.store.database import JobAttempt, MetricsRow, Record, StoreError
 from gmg_tui.session.store.reader import create, load_jobs, open_store
+from tests.disks import fill
 from tests.patience import eventually
 
 from . import records
@@ -377,17 +378,11 @@ def _remount(disk: Path, option: str) -> None:
     subprocess.run(["mount", "-o", f"remount,{option}", str(disk)], check=True)
 
 
-def _fill(path: Path) -> None:
-    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        while True:
-            file.write(bytes(4096))
-
-
 async def test_a_full_disk_is_reported_and_loses_no_job(small_disk: Path, opened: Opened) -> None:
     store, troubles = opened()
     store.put(records.finished(1))
     await eventually(lambda: records.jobs_so_far(small_disk / STORE))
-    _fill(small_disk / "filler")
+    fill(small_disk / "filler")
     for number in range(2, 300):
         store.put(records.finished(number))
     await eventually(lambda: troubles.now)

@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterator
 
 from gmg_tui.model import Severity, Sign
-from gmg_tui.model.text import clean
+from gmg_tui.model.text import MAX_LINE_BYTES, clean
 from gmg_tui.scripts.genesis.output import line_patterns
 from gmg_tui.scripts.genesis.output.printed_rate import is_smoothed
 from gmg_tui.scripts.readers.interface import Figures, LineReader
 
 _MAX_TEXT = 200
-MAX_LINE_BYTES = 8192
 """Bytes to read of a line that is not a progress line."""
 _MAX_ORDERED = 500
 _CLEANING = b"offline_cache.h:run"

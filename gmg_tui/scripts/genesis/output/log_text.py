@@ -13,8 +13,9 @@ HEAD: Final = (
 )
 """The beginning of a line of Genesis' logger, in all themes and versions, with and without the verbose time."""
 _HEAD: Final = re.compile(HEAD)
-TRACEBACK: Final = "Traceback (most recent call last)"
-_ERROR: Final = re.compile(r"(?:ERROR|CRITICAL|FATAL)\b|[\w.]{0,100}(?:Error|Exception)\b")
+_ERROR: Final = re.compile(
+    r"Traceback \(most recent call last\)|(?:ERROR|CRITICAL|FATAL)\b|[\w.]{0,100}(?:Error|Exception)\b"
+)
 _WARNING: Final = re.compile(r"WARNING\b|(?:\S.{0,400}?:\d{1,9}: )?\w{0,60}Warning: |\[W \d\d/")
 """Python's logging and `warnings`, and the native logger of Quadrants and Taichi."""
 
@@ -52,6 +53,6 @@ def severity(text: str) -> Severity:
     start = head(text)
     if start is not None:
         return _LEVELS.get(start.level, Severity.INFO)
-    if text.startswith(TRACEBACK) or _ERROR.match(text):
+    if _ERROR.match(text):
         return Severity.ERROR
     return Severity.WARNING if _WARNING.match(text) else Severity.INFO

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from itertools import islice
 
 from gmg_tui.model import Fps, Phase, Progress, Sign, WorkerState
+from gmg_tui.model.text import MAX_LINE_BYTES, TRACEBACK
 from gmg_tui.scripts import env_count
 from gmg_tui.scripts.genesis.output import line_patterns
 from gmg_tui.scripts.genesis.output.failures import Failure, Tail, explain, uncaught
-from gmg_tui.scripts.genesis.output.genesis_lines import MAX_LINE_BYTES, GenesisLines
+from gmg_tui.scripts.genesis.output.genesis_lines import GenesisLines
 from gmg_tui.scripts.genesis.output.printed_rate import PrintedRate
 from gmg_tui.scripts.readers.formats import Format, FormatLines, built_in
 from gmg_tui.scripts.readers.interface import Figures, LineReader
@@ -293,7 +294,7 @@ class Reader:
     def _is_own(self, raw: bytes) -> bool:
         """True if a line is the script's own output, which ends a phase of `_SILENT`."""
         line = line_patterns.plain(raw[:MAX_LINE_BYTES])
-        if line.startswith(b"Traceback (most recent call last)") or line_patterns.USAGE.match(line):
+        if line.startswith(TRACEBACK) or line_patterns.USAGE.match(line):
             self._is_failing = True
         foreign = raw[:1] in b" \t" or line_patterns.message(line) or line_patterns.LIBRARY.match(line)
         return bool(line) and not foreign and not self._is_failing

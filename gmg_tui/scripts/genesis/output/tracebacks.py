@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from gmg_tui.model.text import TRACEBACK
 from gmg_tui.scripts.genesis.output import line_patterns
 from gmg_tui.scripts.genesis.output.failure_signs import table
 
@@ -12,7 +13,6 @@ _EXCEPTION = re.compile(
     rb"(?:[A-Za-z_]\w*\.)*_?[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Fault|Warning)\b(?:: ?.*)?"
 )
 _AFTER_TRACEBACK = re.compile(rb"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:: .*|:)?")
-_TRACEBACK = b"Traceback (most recent call last)"
 _PREFIX = re.compile(rb"^[^|+\"']{1,200}[\]:] (?=Traceback \(most recent call last\))")
 """A logger's prefix before a traceback, as in Isaac Sim."""
 _BOX_TOP = re.compile(r"(?:╭|\+)(?:─|-){1,400} Traceback \(most recent call last\) (?:─|-){1,400}(?:╮|\+)".encode())
@@ -58,7 +58,7 @@ def _unboxed(lines: Sequence[Line]) -> Iterator[Line]:
             yield lines[index - 1]
             continue
         width = len(text.decode(errors="replace"))
-        yield Line(_TRACEBACK, indented=False)
+        yield Line(TRACEBACK, indented=False)
         while index < len(lines) and lines[index].text.startswith((*_BOX_SIDES, *_BOX_CORNERS)):
             yield Line(lines[index].text, indented=True)
             index += 1
@@ -92,7 +92,7 @@ def without_ignored(lines: Sequence[Line]) -> list[Line]:
         ignored = _IGNORED.fullmatch(lines[index].text) is not None
         if not ignored and _WARNING.match(lines[index].text) is None:
             kept.append(lines[index])
-        elif ignored and index + 1 < len(lines) and lines[index + 1].text.startswith(_TRACEBACK):
+        elif ignored and index + 1 < len(lines) and lines[index + 1].text.startswith(TRACEBACK):
             index = _exception_index(lines, index + 1) or index + 1
         else:
             while index + 1 < len(lines) and lines[index + 1].indented:
@@ -108,7 +108,7 @@ def last_exception(lines: Sequence[Line]) -> bytes | None:
         logged = line_patterns.message(text)
         if logged is not None and logged[0] in (b"ERROR", b"CRITICAL"):
             text = logged[1]
-        elif text.startswith(_TRACEBACK):
+        elif text.startswith(TRACEBACK):
             end = _exception_index(lines, index)
             if end is not None:
                 return _with_next(lines[end].text, lines, end)
@@ -118,7 +118,7 @@ def last_exception(lines: Sequence[Line]) -> bytes | None:
         ):
             continue
         # The traceback before it names the exception with its module.
-        start = next((i for i in range(index - 1, -1, -1) if lines[i].text.startswith(_TRACEBACK)), None)
+        start = next((i for i in range(index - 1, -1, -1) if lines[i].text.startswith(TRACEBACK)), None)
         end = _exception_index(lines, start) if start is not None else None
         if end is not None and short_class(lines[end].text) == short_class(text):
             return _with_next(lines[end].text, lines, end)
@@ -128,7 +128,7 @@ def last_exception(lines: Sequence[Line]) -> bytes | None:
 
 def uncaught(lines: Sequence[Line]) -> bytes | None:
     """Returns the exception if the lines end with its traceback; None if the script continued."""
-    starts = (at for at, line in enumerate(lines) if line.text.startswith(_TRACEBACK) or line.text == _GROUP)
+    starts = (at for at, line in enumerate(lines) if line.text.startswith(TRACEBACK) or line.text == _GROUP)
     start = max(starts, default=None)
     if start is None:
         return None
@@ -152,7 +152,7 @@ def causes(lines: Sequence[Line]) -> Iterator[bytes]:
 def earlier(lines: Sequence[Line]) -> Iterator[bytes]:
     """Yields the lines that name the exceptions of all tracebacks, newest first."""
     for start in reversed(range(len(lines))):
-        if lines[start].text.startswith(_TRACEBACK) and (end := _exception_index(lines, start)) is not None:
+        if lines[start].text.startswith(TRACEBACK) and (end := _exception_index(lines, start)) is not None:
             yield _with_next(lines[end].text, lines, end)
 
 
@@ -161,7 +161,7 @@ def of_group(lines: Sequence[Line]) -> bytes | None:
     texts = [line.text for line in lines]
     start = next((index for index in reversed(range(len(texts))) if texts[index] == _GROUP), len(texts))
     parts = [index for index in range(start, len(texts)) if _GROUP_PART.fullmatch(texts[index])]
-    if not parts or any(text.startswith(_TRACEBACK) for text in texts[parts[-1] :]):
+    if not parts or any(text.startswith(TRACEBACK) for text in texts[parts[-1] :]):
         return None
     for first, end in pairwise(parts):
         messages = [match[1] for match in map(_GROUP_LINE.fullmatch, texts[first:end]) if match is not None]
