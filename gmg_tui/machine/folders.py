@@ -117,7 +117,7 @@ def distrust(folder: Path, *, shared: bool = False, exists: bool = False) -> str
     except OSError:
         if exists:
             raise
-        return f"is missing in {at}, where all users can create it" if is_open else None
+        return f"{folder} is missing, and {at} can be changed by all users" if is_open else None
     return None
 
 

@@ -107,7 +107,7 @@ def test_folders_of_other_users_are_neither_used_nor_touched(shared: Path) -> No
             make_own(folder)
         remove_own(folder)
     assert (theirs / "file").exists()
-    assert distrust(shared / "new") == f"is missing in {shared}, where all users can create it"
+    assert distrust(shared / "new") == f"{shared}/new is missing, and {shared} can be changed by all users"
     with pytest.raises(PermissionError):
         make_locked(theirs, "x-")
 
@@ -117,7 +117,7 @@ def test_every_folder_and_link_on_the_way_counts(shared: Path, tmp_path: Path, m
     """Ours may lead through a shared folder, where another user makes the next ones."""
     (kept := tmp_path / "kept").mkdir()
     (ours := tmp_path / "ours").symlink_to(shared / "us" / "state")
-    assert "where all users can create it" in str(distrust(ours))
+    assert "is missing, and" in str(distrust(ours))
     make = f"mkdir {shared}/us && ln -s {kept} {shared}/us/state"
     subprocess.run(["runuser", "-u", "nobody", "--", "sh", "-c", make], check=True)
     assert str(shared / "us") in str(distrust(ours))
