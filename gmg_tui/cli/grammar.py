@@ -150,8 +150,7 @@ def settings_of(command: str) -> Settings | None:
     file = config.path()
     if file is None or not os.path.exists(file):  # noqa: PTH110 - raises nothing
         return None
-    from gmg_tui.cli.printing import note  # only if there is a file
-    from gmg_tui.machine.folders import distrust
+    from gmg_tui.machine.folders import distrust  # only if there is a file
 
     try:
         reason = distrust(file, shared=True, exists=True)

@@ -14,6 +14,7 @@ from msgspec import structs
 from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note
 from gmg_tui.diagnosis.kinds import KINDS
+from gmg_tui.jobs.argument_placeholders import VARIABLE
 from gmg_tui.machine.folders import remove_own
 from gmg_tui.machine.gpu.selection import wants_free
 from gmg_tui.model import AlertAction, DdpSpec, JobRecord, NodesSpec, RestartMode, RunSpec, Session, StartMode, units
@@ -23,7 +24,6 @@ from gmg_tui.scripts.readers import formats
 from gmg_tui.session.options import RUN, SWEEP, SWEEP_ONLY, TUNE, TUNE_ONLY, Options, Program
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OPTIONS = (*RUN, *SWEEP_ONLY, *TUNE_ONLY)
 _SUFFIXES = ("", ".py", ".pyw", ".pyz")
 """File name suffixes of Python scripts and zipped applications (zipapp)."""
@@ -211,7 +211,7 @@ def environment(pairs: tuple[str, ...]) -> dict[str, str]:
     variables = {}
     for pair in pairs:
         name, sign, value = pair.partition("=")
-        if not sign or not _VARIABLE.fullmatch(name):
+        if not sign or not VARIABLE.fullmatch(name):
             raise GmgError(f"--env {pair}: give KEY=VALUE")
         variables[name] = value
     return variables

@@ -64,7 +64,7 @@ def _cores(number: float) -> str:
 
 
 def _state(facts: SpeedFacts) -> Verdict | None:
-    if facts.state.live and facts.state is not WorkerState.STOPPING:
+    if facts.state.undisturbed:
         return None
     advice = facts.recorded.advice if facts.recorded is not None else ""
     return Verdict(

@@ -43,7 +43,18 @@ class WorkerState(StrEnum):
         """True if a process of this worker exists."""
         return self in _LIVE
 
+    @property
+    def beginning(self) -> bool:
+        """True if its process runs, but its simulation does not yet."""
+        return self in _BEGINNING
 
+    @property
+    def undisturbed(self) -> bool:
+        """True if its process runs and is not being stopped."""
+        return self in _LIVE and self is not WorkerState.STOPPING
+
+
+_BEGINNING = frozenset({WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING})
 _ENDED = frozenset({WorkerState.FINISHED, WorkerState.FAILED, WorkerState.STOPPED})
 _LIVE = frozenset(WorkerState) - _ENDED - {WorkerState.WAITING, WorkerState.RESTARTING}
 

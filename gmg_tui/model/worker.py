@@ -15,7 +15,6 @@ _SAVING = "saving"
 """Displayed as the state while Genesis saves its kernels."""
 _LOST = "lost"
 """Displayed as the state while the node is lost."""
-_UNDISTURBED = frozenset({WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING, WorkerState.RUNNING})
 
 
 class Rank(Struct, frozen=True, omit_defaults=True):
@@ -101,7 +100,7 @@ class Worker(Struct, frozen=True, omit_defaults=True):
         """The state in one word, including `saving` and `lost`."""
         if self.lost_since is not None:
             return _LOST
-        if self.phase is Phase.SAVING and self.state in _UNDISTURBED:
+        if self.phase is Phase.SAVING and self.state.undisturbed:
             return _SAVING
         return self.state.value
 

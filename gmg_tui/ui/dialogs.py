@@ -162,7 +162,7 @@ def _with_groups(view: View, workers: Sequence[Worker]) -> Sequence[Worker]:
 
 def _lost_s(worker: Worker, now: float) -> float:
     """Returns the running time lost with the worker's process; 0 if too short to ask."""
-    running = worker.state.live and worker.state is not WorkerState.STOPPING
+    running = worker.state.undisturbed
     ran_s = worker.attempt_s(now) or 0.0
     return ran_s if running and ran_s > _SHORT_S else 0.0
 

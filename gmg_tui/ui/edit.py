@@ -1,9 +1,8 @@
 """The dialog that edits the arguments and the environment of workers, and restarts them."""
 
-import re
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from rich.text import Text
 from textual import on, work
@@ -12,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widgets import Button, TextArea
 
-from gmg_tui.jobs.argument_placeholders import join_args
+from gmg_tui.jobs.argument_placeholders import VARIABLE, join_args
 from gmg_tui.model import Settings
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.secrets import mask, unmask
@@ -23,8 +22,6 @@ from gmg_tui.ui.dialogs import Dialog, confirmation, question
 from gmg_tui.ui.drawing import plain
 from gmg_tui.ui.view import View
 from gmg_tui.ui.worker_text import together_text
-
-_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class _Field(TextArea):
@@ -237,7 +234,7 @@ def split_env(text: str) -> dict[str, str]:
         key = key.strip()
         if not equals:
             raise GmgError(f"environment, line {number}: expected KEY=VALUE")
-        if not _KEY.fullmatch(key):
+        if not VARIABLE.fullmatch(key):
             raise GmgError(f"environment, line {number}: {key!r} is not a valid variable name")
         if key in env:
             raise GmgError(f"environment, line {number}: {key} is set twice")

@@ -9,7 +9,6 @@ from gmg_tui.scripts.genesis.output.log_text import without_head
 from gmg_tui.ui.drawing import STATE_SIGNS, Piece
 from gmg_tui.ui.slots import SlotView, in_trouble, job_of
 
-_BEFORE_RUNNING = frozenset({WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING})
 STATE_STYLES = dict.fromkeys(WorkerState, "title") | {
     WorkerState.RUNNING: "ok",
     WorkerState.FINISHED: "ok",
@@ -65,7 +64,7 @@ def lost_text(since: float | None) -> str:
 
 def getting_ready(worker: Worker) -> bool:
     """Returns True in a phase before the first progress, which can be silent for minutes."""
-    return worker.state in _BEFORE_RUNNING and worker.lost_since is None
+    return worker.state.beginning and worker.lost_since is None
 
 
 def phase_of(worker: Worker) -> str:

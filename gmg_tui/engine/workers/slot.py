@@ -154,7 +154,7 @@ class EngineSlot:
         if worker is not None:
             for alert in raised:
                 worker.respond(alert)
-        return over if view.state.live and view.state is not WorkerState.STOPPING else []
+        return over if view.state.undisturbed else []
 
     def bare_view(self) -> model.Worker:
         """Returns a minimal view, for when the full one has failed."""

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-STARTED = frozenset({WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING})
-"""States of a process whose simulation is not running yet."""
-_UNDISTURBED = STARTED | {WorkerState.RUNNING}
 _MAX_PAST = 200
 
 
@@ -279,7 +276,7 @@ class Worker:
 
     def follow_rank0(self) -> None:
         """Counts it as running because another rank reports for all."""
-        if not self.follows_rank0 and not self.fps_of_group and self.state in _UNDISTURBED:
+        if not self.follows_rank0 and not self.fps_of_group and self.state.undisturbed:
             self.follows_rank0 = True
             self.changed()
 
@@ -298,7 +295,7 @@ class Worker:
         state = attempt.state
         if state is WorkerState.WAITING:
             return self._idle_state
-        return WorkerState.RUNNING if self.follows_rank0 and state in STARTED else state
+        return WorkerState.RUNNING if self.follows_rank0 and state.beginning else state
 
     @property
     def has_begun(self) -> bool:
