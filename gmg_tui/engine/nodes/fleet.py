@@ -66,6 +66,8 @@ class Fleet:
         """ID of the session's previous engine; empty if there was none."""
         self._owners: tuple[str, ...] = ()
         self._slots: Mapping[str, EngineSlot] = {}
+        self._numbering: dict[str, tuple[str, int]] = {}
+        """The agent that numbers each slot's lines, and the number here of its first."""
 
     # The start
 
@@ -203,10 +205,15 @@ class Fleet:
         engine_slot = self._slots.get(lines.slot)
         if engine_slot is None:
             return
-        ring = engine_slot.ring
-        texts = lines.lines[max(0, ring.end - lines.first) :] if lines.first < ring.end else lines.lines
-        if lines.first > ring.end:
-            ring.skip_to(lines.first)
+        ring, session = engine_slot.ring, self._nodes[engine_slot.slot.node].session
+        agent, begin = self._numbering.get(lines.slot, ("", 0))
+        if session is not None and session.id != agent:  # an agent that replaces another counts from 0 again
+            begin = ring.end
+            self._numbering[lines.slot] = session.id, begin
+        first = begin + lines.first
+        texts = lines.lines[max(0, ring.end - first) :]
+        if first > ring.end:
+            ring.skip_to(first)
         if texts:
             ring.feed("".join(f"{text}\n" for text in texts).encode(errors="surrogateescape"))
             self.printed()

@@ -21,6 +21,7 @@ from gmg_tui.engine.attempts.local_attempt import LocalAttempt
 from gmg_tui.engine.launchers.launcher import Launcher, Local
 from gmg_tui.engine.nodes import logs
 from gmg_tui.engine.nodes.agent import Agent
+from gmg_tui.engine.nodes.fleet import Fleet
 from gmg_tui.engine.nodes.logs import KeptLogs, LogCopies
 from gmg_tui.engine.nodes.node import Node
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
@@ -33,7 +34,7 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.torchrun import Rendezvous
 from gmg_tui.session import AGENT_MARK
-from gmg_tui.session.protocol import Action, LogPart, SetSlot, Update, Welcome
+from gmg_tui.session.protocol import Action, Lines, LogPart, SetSlot, Update, Welcome
 from tests.engine.harness import running, spawn, spec_for
 from tests.engine.nodes.fleets import SLOTS, nothing_left, on_nodes
 from tests.patience import LONG_S, eventually
@@ -366,6 +367,17 @@ async def test_a_node_that_reports_more_than_clients_can_be_sent_is_cut_off(part
         node._apply_report(msgspec.Raw(msgspec.msgpack.encode(reports)))
         await node._exchange(client)
     assert not attempt.apply_report.called
+
+
+async def test_the_lines_of_an_agent_follow_those_of_the_one_it_replaces() -> None:
+    spec = spec_for(nodes=NodesSpec("local:1"))
+    fleet, engine_slot = Fleet(spec, NodesSpec("local:1")), EngineSlot(Slot("n1/cpu0", node="n1"), 0, 1)
+    fleet._nodes["n1"] = node = Node("n1", spec, Shell("true"), lambda: None, fleet._lines)
+    fleet._slots = {"n1/cpu0": engine_slot}
+    for agent, first, *texts in (("1", 0, "a", "b"), ("1", 1, "b", "c"), ("2", 0, "d"), ("2", 0, "d", "e")):
+        node.session = Session(spec, (engine_slot.slot,), 0, 0.0, "", id=str(agent))
+        fleet._lines(Lines("n1/cpu0", int(first), tuple(map(str, texts))))
+    assert engine_slot.ring.since(0, 9) == (0, [b"a", b"b", b"c", b"d", b"e"])
 
 
 async def _events(*events: Update) -> AsyncIterator[Update]:
