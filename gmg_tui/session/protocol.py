@@ -1,7 +1,7 @@
 """The messages between client and engine, and their framing on the socket.
 
 A frame is a length (four bytes, big-endian) and a message in MessagePack. The client begins with `Hello`; the engine
-answers with `Welcome`, then sends `Update` after changes, `Lines` to who asked for them, and an `Answer` to each `Numbered`
+answers with `Welcome`, then sends `Update` after changes, `Lines` on request, and an `Answer` to each `Numbered`
 request. It keeps no queue for a slow client, which misses snapshots and lines (a gap in the line numbers).
 """
 
