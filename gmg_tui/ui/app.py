@@ -151,9 +151,8 @@ class GmgApp(SessionApp, inherit_bindings=False):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Returns True if `action` is possible in this session and on this screen."""
-        if self.why_not(action):
-            return False
-        if self.screen_stack and self.screen is self.main and self.focused is not None and action in keys.TYPED_OVER:
+        is_typing = bool(self.screen_stack) and self.screen is self.main and self.focused is not None
+        if self.why_not(action) or (is_typing and action != "redraw"):
             return False
         pages = [each for each in self.screen_stack if isinstance(each, Page)]
         if action in {"queue", "tried"}:

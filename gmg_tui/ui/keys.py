@@ -109,9 +109,6 @@ MAIN_COMMANDS: Final = (
 )
 """Palette entries without a key on the main screen."""
 
-TYPED_OVER: Final = frozenset(action_of(each) for each in MAIN if each.action.startswith("app."))
-"""Actions that are unavailable during text input on the main screen."""
-
 ON_WORKER: Final = frozenset({"act", "restart_failed", "edit", "stacks", "use_gpu"})
 """Actions on workers, missing on pages without workers."""
 
