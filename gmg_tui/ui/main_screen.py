@@ -222,10 +222,9 @@ class MainScreen(TrueSizeScreen[None]):
 
     def action_view(self) -> None:
         """Switches between tiles and table."""
-        tiles = self.grid.plan.tiles
-        self._view.tiles = not tiles
+        self._view.tiles = not self.grid.plan.tiles
         self.app.refresh_view()
-        if not tiles and not self.grid.has_room_for_tiles:
+        if self._view.tiles and not self.grid.plan.tiles:
             self.app.say("There is no room for tiles in this terminal.")
 
     def action_trouble(self) -> None:

@@ -193,9 +193,9 @@ def test_rates_of_comparable_workers_are_compared_and_others_with_themselves() -
 
 def test_tiles_grow_with_the_window() -> None:
     view = View(Welcome(sessions.session(8), sessions.busy_snapshot(8), ()))
-    heights = {rows: grid.plan(view, 160, rows, None).tile_height for rows in (26, 46, 68, 200)}
+    heights = {rows: grid.plan(view, 160, rows).tile_height for rows in (26, 46, 68, 200)}
     assert heights == {26: 8, 46: 8, 68: 19, 200: 19}
-    assert all(grid.plan(view, 160, rows, None).height <= rows - grid.LOG_MIN for rows in range(20, 200))
+    assert all(grid.plan(view, 160, rows).height <= rows - grid.LOG_MIN for rows in range(20, 200))
     tall = _tile(_shown(sessions.running(0), sessions.sample(0), _past(sessions.running(0))), 40, 14)
     assert len(tall.splitlines()) == 14
 

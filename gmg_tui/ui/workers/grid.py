@@ -57,8 +57,8 @@ class Plan(NamedTuple):
     tile_height: int = TILE_HEIGHT
 
 
-def plan(view: View, width: int, height: int, wanted: bool | None) -> Plan:
-    """Lays out the workers in `width` × `height` cells shared with the pane below; `wanted` is `View.tiles`."""
+def plan(view: View, width: int, height: int) -> Plan:
+    """Lays out the workers in `width` × `height` cells shared with the pane below."""
     widest = max(1, min(len(view.slots), width // TILE_WIDTH))
 
     def rows_of(columns: int, tile_height: int = TILE_HEIGHT) -> int:
@@ -68,7 +68,7 @@ def plan(view: View, width: int, height: int, wanted: bool | None) -> Plan:
     rows, room = rows_of(widest), height - LOG_MIN
     columns = next(each for each in range(1, widest + 1) if rows_of(each) == rows)
     fits = rows <= height - _LOG_BELOW_TILES and width >= TILE_WIDTH
-    if not rows or wanted is False or (wanted is None and not fits) or room < TILE_HEIGHT:
+    if not rows or view.tiles is False or (view.tiles is None and not fits) or room < TILE_HEIGHT:
         return Plan(tiles=False, columns=1, height=max(3, min(len(view.bands(1)) + AROUND, room)))
     tallest = range(_TILE_HEIGHT_MAX, TILE_HEIGHT, -1)
     most = height - min(height * _PANE_SHARE, _PANE_MAX)
@@ -86,7 +86,6 @@ class Grid(Vertical):
         super().__init__()
         self._view = view
         self.plan = Plan(tiles=False, columns=1, height=2)
-        self._height = 1
         self._tiles, self._table = Tiles(view), WorkerTable(view)
         self._listing = DescribedTable(self._table, self._table.facts)
 
@@ -96,20 +95,13 @@ class Grid(Vertical):
 
     def lay_out(self, height: int) -> None:
         """Takes the rows for the workers out of `height`, and shows their current state."""
-        self._height = height
-        self.plan = plan(self._view, self.app.size.width, height, self._view.tiles)
+        self.plan = plan(self._view, self.app.size.width, height)
         self.styles.height = self.plan.height
         self._tiles.display, self._listing.display = self.plan.tiles, not self.plan.tiles
         if self.plan.tiles:
             self._tiles.show(self.plan)
         else:
-            self._table.update_order()
             self._listing.show(self._view.bands(1), f"  {self._view.why_empty}")
-
-    @property
-    def has_room_for_tiles(self) -> bool:
-        """True if this terminal has room for tiles."""
-        return plan(self._view, self.app.size.width, self._height, True).tiles
 
     def go_to_top(self) -> None:
         """Scrolls to the first workers; the selection stays."""

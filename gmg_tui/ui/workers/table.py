@@ -82,11 +82,6 @@ class WorkerTable(Table[Band]):
         self._view = view
         self._visible: dict[str, _Visible] = {}
 
-    def update_order(self) -> None:
-        """Shows the order of the view in the headings."""
-        order = self._view.order
-        self._sort_by, self._descending = order if order != SLOT_ORDER else "", not ORDERS[order].left
-
     @property
     def shown_columns(self) -> list[Column[Any]]:
         """The columns for the session and the width."""
@@ -100,7 +95,9 @@ class WorkerTable(Table[Band]):
         return [_COLUMNS[name] for name in names]
 
     def make_strips(self, width: int, height: int) -> list[Strip]:
-        """Returns the heading and the visible rows."""
+        """Returns the heading, with the view's order, and the visible rows."""
+        order = self._view.order
+        self._sort_by, self._descending = order if order != SLOT_ORDER else "", not ORDERS[order].left
         self.prepare(width, [self._rows[key] for key in self._keys[round(self.scroll_y) :][:height]])
         return super().make_strips(width, height)
 
