@@ -125,6 +125,7 @@ async def _write(folder: Path, *, snapshot: bool = True) -> Session:
     idle = tuple(structs.replace(each, gpu_util_pct=0.0, memory_used_mib=3.0) for each in last.samples)
     last = structs.replace(last, workers=tuple(workers), samples=idle)
     session = sessions.session(2)
+    session = changed(session, spec=changed(session.spec, folder=str(folder)))
     (folder / LOGS).mkdir()
     writer = StoreWriter(folder / STORE, lambda text: None)
     writer.start()
