@@ -50,7 +50,7 @@ def ls(*, as_json: bool) -> int:
 
 async def _updated(entry: sessions.SessionEntry) -> sessions.SessionEntry:
     """Returns the session with its engine's current workers and queue, or unchanged without an answer."""
-    if entry.state != "running" or entry.away:
+    if not entry.answers:
         return entry
     snapshot = await newest_snapshot(entry.record.session)
     if snapshot is None:

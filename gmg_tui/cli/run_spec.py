@@ -142,13 +142,13 @@ def resumed(options: Options, command: str, fixed: str) -> Session:
     if not Path(spec.cwd).is_dir():
         raise GmgError(f"{spec.name} ran in {spec.cwd}, which no longer exists; recreate it", 1)
     interpreter.check_python(spec.python)
-    check_script(spec.script if spec.module else str(Path(spec.cwd, spec.script)), spec.module)
+    check_script(spec.script_path, spec.module)
     return structs.replace(session, spec=spec)
 
 
 def _check_kind(spec: RunSpec, command: str) -> None:
     """Raises `GmgError` unless `command` started the session."""
-    kind = "tune" if spec.tune is not None else "sweep" if spec.sweep is not None else "run"
+    kind = spec.command
     if kind != command:
         again = f"start it again with: gmg-tui {spec.script}"
         other = f"continue it with: gmg-tui {kind} --resume {spec.name}" if kind != "run" else again

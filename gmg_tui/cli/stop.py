@@ -46,7 +46,7 @@ def _chosen(names: tuple[str, ...], *, everything: bool) -> list[sessions.Sessio
     """Returns the sessions to stop. Raises `GmgError`."""
     if names:
         return [sessions.find(name, running=True) for name in dict.fromkeys(names)]
-    running = [session for session in sessions.listing() if session.state == "running" and not session.away]
+    running = [session for session in sessions.listing() if session.answers]
     if len(running) > 1 and not everything:
         listed = ", ".join(session.name for session in running)
         raise GmgError(f"{len(running)} sessions are running: {listed}; give their names, or --all")

@@ -143,9 +143,9 @@ def add(options: Options, file: str | None, program: Program | None) -> int:
     entry = sessions.find(options.add, running=False)
     session = entry.record.session
     spec = session.spec
-    if spec.sweep is None or spec.tune is not None:
+    if spec.command != "sweep":
         raise GmgError(f"{spec.name} is not a sweep; --add needs a running one", 1)
-    if entry.state != "running" or entry.away:
+    if not entry.answers:
         raise GmgError(entry.remark or f"{spec.name} has ended; start another sweep", 1)
     given = Settings() if file is None else read(file)
     if program is not None:

@@ -30,7 +30,7 @@ def why(words: tuple[str, ...], *, as_json: bool, stacks: bool) -> int:
         raise GmgError("give the session's name and the slot: gmg-tui why [NAME] [SLOT]")
     sessions.clear_lost(note)
     name, slot = sessions.split_words(words)
-    runs = any(entry.state == "running" and not entry.away for entry in sessions.listing())
+    runs = any(entry.answers for entry in sessions.listing())
     entry = sessions.find(name, running=runs and name is None)
     answers = asyncio.run(_ask(entry, slot, stacks=stacks))
     if as_json:
@@ -53,7 +53,7 @@ def lines(slot: str, verdict: Verdict, width: int) -> Iterator[str]:
 
 async def _ask(entry: sessions.SessionEntry, slot: str | None, *, stacks: bool) -> list[tuple[SpeedFacts, Verdict]]:
     session = entry.record.session
-    if entry.state == "running" and not entry.away:
+    if entry.answers:
         client: Source = await EngineClient.connect(Path(session.spec.socket), session.id)
     else:
         client = await EndedSession.open(entry.folder, session, loss=entry.remark)

@@ -38,8 +38,7 @@ def evidence(facts: SpeedFacts) -> Iterator[str]:
         return
     load, shares, spot = load_of(facts), facts.shares, facts.hot_spot
     if shares is not None:
-        parts = {name: getattr(shares, name) for name in ("simulator", "script", "learning", "rendering")}
-        yield "time: " + ", ".join(f"{name} {pct(part)}" for name, part in parts.items() if part >= 1)
+        yield "time: " + ", ".join(f"{name} {pct(part)}" for name, part in shares.parts.items() if part >= 1)
     if load.main_cpu_pct is not None:
         yield f"main thread {pct(load.main_cpu_pct)} of a core"
     if facts.gpu_util_pct is not None:

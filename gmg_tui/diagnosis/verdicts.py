@@ -43,12 +43,8 @@ def _gpu_below(facts: SpeedFacts, pct: float) -> bool:
 
 def _largest(facts: SpeedFacts) -> tuple[str, float]:
     """Returns the largest share of the time and its name, empty if unknown."""
-    shares = facts.shares
-    if shares is None:
-        return "", 0.0
-    parts = {name: getattr(shares, name) for name in ("simulator", "script", "learning", "rendering")}
-    name = max(parts, key=lambda part: parts[part])
-    return name, parts[name]
+    parts = facts.shares.parts.items() if facts.shares is not None else ()
+    return max(parts, key=lambda part: part[1], default=("", 0.0))
 
 
 def _script_decides(facts: SpeedFacts) -> bool:

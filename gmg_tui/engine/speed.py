@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
 from statistics import fmean
 
 from msgspec import structs
@@ -149,7 +148,7 @@ def _busy_pct(shares: model.Shares | None) -> float | None:
 
 def program_of(spec: RunSpec) -> tuple[bool, str]:
     """Returns a key for a session's script."""
-    return spec.module, spec.script if spec.module else str(Path(spec.cwd, spec.script))
+    return spec.module, spec.script_path
 
 
 @cache  # reads the records of all sessions

@@ -129,9 +129,19 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     """Its machine (`uname -n`): several may share the state folder."""
 
     @property
+    def command(self) -> str:
+        """The command that started it: `run`, `sweep` or `tune`."""
+        return "tune" if self.tune is not None else "sweep" if self.sweep is not None else "run"
+
+    @property
+    def script_path(self) -> str:
+        """The path of the script, or the name of the module."""
+        return self.script if self.module else f"{PurePath(self.cwd, self.script)}"
+
+    @property
     def runs(self) -> tuple[str, ...]:
         """Paths of what workers run: the interpreter, the working directory and, unless it is a module, the script."""
-        return (self.python, self.cwd) if self.module else (self.python, self.cwd, f"{PurePath(self.cwd, self.script)}")
+        return (self.python, self.cwd) if self.module else (self.python, self.cwd, self.script_path)
 
 
 class Allocation(Struct, frozen=True, omit_defaults=True):

@@ -59,6 +59,11 @@ class Shares(Struct, frozen=True):
         """Time in the script's own code: the rest."""
         return max(0.0, 100.0 - self.simulator - self.learning - self.rendering)
 
+    @property
+    def parts(self) -> dict[str, float]:
+        """All shares by name."""
+        return {name: getattr(self, name) for name in ("simulator", "script", "learning", "rendering")}
+
 
 class HotSpot(Struct, frozen=True):
     """The function that is innermost in most of the script's stacks."""

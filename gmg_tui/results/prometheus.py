@@ -100,9 +100,8 @@ class _Scrape:
 
 def _write_session(scrape: _Scrape, session: Session, snapshot: Snapshot) -> None:
     spec = session.spec
-    kind = "tune" if spec.tune is not None else "sweep" if spec.sweep is not None else "run"
     labels = {"session": spec.name}
-    about = {"script": spec.script, "kind": kind, "version": session.version}
+    about = {"script": spec.script, "kind": spec.command, "version": session.version}
     scrape.add("gmg_session_info", "Script, kind (run, sweep or tune), version.", 1, **labels, **about)
     scrape.add("gmg_session_elapsed_seconds", "Time that the session has been running.", snapshot.elapsed_s, **labels)
     rate = total_fps(snapshot.counted) if not snapshot.ended else None

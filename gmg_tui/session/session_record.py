@@ -128,6 +128,11 @@ class SessionEntry(Struct, frozen=True):
         return not self.here and self.state == "running"
 
     @property
+    def answers(self) -> bool:
+        """True if its engine runs on this machine."""
+        return self.here and self.state == "running"
+
+    @property
     def remark(self) -> str:
         """One line about its loss or the other machine it runs on; else empty."""
         if self.away:
@@ -156,8 +161,7 @@ def worker_log(worker: Worker) -> str:
 
 def resume_hint(spec: RunSpec) -> str:
     """Returns how to continue an interrupted sweep or tuning; empty for a plain run."""
-    command = "sweep" if spec.tune is None else "tune"
-    return f"continue with: gmg-tui {command} --resume {spec.name}" if spec.sweep is not None else ""
+    return f"continue with: gmg-tui {spec.command} --resume {spec.name}" if spec.sweep is not None else ""
 
 
 def parting_text(session: Session, reason: str) -> str:
@@ -245,7 +249,7 @@ def find(name: str | None, *, running: bool) -> SessionEntry:
     Raises `GmgError` if there is none.
     """
     sessions = listing()
-    fitting = [session for session in sessions if session.state == "running" and not session.away]
+    fitting = [session for session in sessions if session.answers]
     fitting = fitting if running else sessions
     if name is None:
         if fitting:
