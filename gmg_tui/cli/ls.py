@@ -10,7 +10,6 @@ from msgspec import structs
 from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note, print_json
 from gmg_tui.cli.rm import unlisted
-from gmg_tui.headless.reporter import counts, states
 from gmg_tui.machine.folders import user_name
 from gmg_tui.model import WorkerState, units
 from gmg_tui.model.alert import by_urgency, urgent
@@ -80,7 +79,7 @@ def _row(entry: sessions.SessionEntry) -> dict[str, Any]:
 def _work(entry: sessions.SessionEntry) -> str:
     """Returns the states of its workers, or the progress of a sweep's jobs."""
     queue = entry.record.queue
-    return states(worker.state for worker in entry.record.workers) if queue is None else counts(queue)
+    return units.tally(worker.state for worker in entry.record.workers) if queue is None else queue.progress()
 
 
 def _waits(entry: sessions.SessionEntry) -> list[str]:

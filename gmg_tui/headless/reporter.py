@@ -10,7 +10,6 @@ from gmg_tui.machine import slurm as allocation
 from gmg_tui.model import (
     Alert,
     JobRecord,
-    Queue,
     RankGroup,
     Session,
     Severity,
@@ -197,9 +196,9 @@ class Reporter:
         if per_watt is not None:
             yield f"{units.short(per_watt)} FPS/W"
         if snapshot.queue is not None:
-            yield counts(snapshot.queue, snapshot.tuning)
+            yield snapshot.queue.progress(snapshot.tuning)
         else:
-            yield states(worker.state_word for worker in snapshot.workers)
+            yield units.tally(worker.state_word for worker in snapshot.workers)
             progress = [each for worker in snapshot.workers if (each := worker.newest.progress) is not None]
             done = [each.done / each.total for each in progress if each.total]
             if done:
@@ -258,17 +257,3 @@ def _state(of: Worker | RankGroup, now: float) -> str:
             return f"waiting{reason}"
         case _:
             return f"{of.state}{after}{reason}"
-
-
-def states(names: Iterable[str]) -> str:
-    """Returns the number of workers in each state: `1 failed, 7 running`."""
-    return ", ".join(f"{number} {state}" for state, number in sorted(Counter(names).items()))
-
-
-def counts(queue: Queue, tuning: Tuning | None = None) -> str:
-    """Returns the progress of a queue: `12/30 jobs, 3 active, 1 failed`; or of a tuning: `4/18 trials, 2 active`."""
-    noun, total = ("job", queue.jobs) if tuning is None else ("trial", max(queue.jobs, tuning.total))
-    states = (("active", queue.running), ("failed", queue.failed), ("stopped", queue.stopped))
-    return ", ".join(
-        [f"{queue.done:,}/{units.count(total, noun)}", *(f"{number:,} {word}" for word, number in states if number)]
-    )

@@ -6,6 +6,7 @@ from typing import Annotated, Self
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from gmg_tui.model import units
 from gmg_tui.model.alert import Alert
 from gmg_tui.model.attempt import Attempt
 from gmg_tui.model.gpus import Gpu, GpuProcess, GpuSample
@@ -53,6 +54,13 @@ class Queue(Struct, frozen=True, omit_defaults=True):
     def done(self) -> int:
         """Number of the ended jobs."""
         return self.finished + self.failed + self.stopped
+
+    def progress(self, tuning: Tuning | None = None) -> str:
+        """Returns its progress: `12/30 jobs, 3 active, 1 failed`; or a tuning's: `4/18 trials, 2 active`."""
+        noun, total = ("job", self.jobs) if tuning is None else ("trial", max(self.jobs, tuning.total))
+        states = (("active", self.running), ("failed", self.failed), ("stopped", self.stopped))
+        counts = (f"{number:,} {word}" for word, number in states if number)
+        return ", ".join((f"{self.done:,}/{units.count(total, noun)}", *counts))
 
 
 TERMINAL_WAYS = ("bell", "osc9", "osc777")

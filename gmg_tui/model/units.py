@@ -3,7 +3,8 @@
 import math
 import re
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 
 NOT_KNOWN = "–"
 """Shown for a value that is not known yet."""
@@ -172,6 +173,11 @@ def since(moment: float) -> str:
     """Returns a moment (Unix seconds) in local time: `02:13`, with the date if it is more than a day ago."""
     is_recent = time.time() - moment < 86400
     return time.strftime("%H:%M" if is_recent else "%Y-%m-%d %H:%M", time.localtime(moment))
+
+
+def tally(names: Iterable[str]) -> str:
+    """Returns the number of each name: `1 failed, 7 running`."""
+    return ", ".join(f"{number:,} {name}" for name, number in sorted(Counter(names).items()))
 
 
 def count(number: int, noun: str) -> str:

@@ -127,8 +127,7 @@ def notices(view: View) -> list[Piece]:
     if view.stopping:
         notes.append((_stopping(view), "warn"))
     elif snapshot.ended and snapshot.queue is None:  # the queue has its own row
-        counts = Counter(worker.state.value for worker in snapshot.workers)
-        ended = ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()))
+        ended = units.tally(worker.state.value for worker in snapshot.workers)
         notes.append((f"All workers have ended: {ended}. Logs: {view.session.spec.folder}", "strong"))
     if snapshot.nvml_error:
         notes.append((f"No GPU metrics: {snapshot.nvml_error}", "warn"))
