@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from textual import events
 from textual._compositor import ChopsUpdate, CompositorUpdate
@@ -176,6 +177,12 @@ def screen(app: App[Any]) -> list[str]:
 
 def shown(app: App[Any]) -> str:
     return "\n".join(screen(app))
+
+
+async def resize(pilot: Pilot[Any], width: int, height: int) -> None:
+    """Give the terminal another size, and wait until every row is drawn in it."""
+    await pilot.resize_terminal(width, height)
+    await until(pilot, lambda: [cell_len(row) for row in screen(pilot.app)] == [width] * height, f"{width}×{height}")
 
 
 async def until(pilot: Pilot[Any], holds: Callable[[], bool], wanted: object = "what is waited for") -> None:

@@ -281,10 +281,13 @@ async def test_all_cells_are_sent_again(how: str, monkeypatch: pytest.MonkeyPatc
         await pilot.pause()
         sent.clear()
         await (press(pilot, "do:redraw") if how == "redraw" else pilot.resize_terminal(*SMALL))
-        await pilot.pause()
-        terminal = pyte.Screen(*SMALL)
-        pyte.Stream(terminal).feed("".join(sent))
-        assert [row.rstrip() for row in terminal.display] == [row.rstrip() for row in play.screen(app)]
+
+        def has_all() -> bool:
+            terminal = pyte.Screen(*SMALL)
+            pyte.Stream(terminal).feed("".join(sent))
+            return [row.rstrip() for row in terminal.display] == [row.rstrip() for row in play.screen(app)]
+
+        await play.until(pilot, has_all, "all cells")
 
 
 # Leaving

@@ -28,7 +28,7 @@ async def test_a_screen_that_has_had_no_room_is_as_before() -> None:
             for size in [(59, 24), (80, 5), (4, 20), (1, 1)]:
                 await pilot.resize_terminal(*size)
                 await press(pilot, "down", "up")
-                await pilot.resize_terminal(*LARGE)
+                await play.resize(pilot, *LARGE)
                 await play.sees(pilot, text)
             assert play.screen(app)[-1] == before[-1]
             await press(pilot, "escape")
