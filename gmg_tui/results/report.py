@@ -232,11 +232,11 @@ def collect(entry: SessionEntry, stored: Stored) -> ReportData:
     until = max(moments)
     if entry.state != "running":
         jobs = [_concluded(job, entry, until) for job in jobs]
-    if snapshot is not None and entry.state == "lost":
+    if snapshot is not None and entry.state != "running":
         elapsed_s = snapshot.elapsed_s + until - snapshot.time
-        snapshot = structs.replace(snapshot.after_loss(ENGINE_DIED), time=until, elapsed_s=elapsed_s)
-    elif snapshot is not None and entry.state == "ended":
-        snapshot = entry.record.with_ends(snapshot)
+        snapshot = entry.record.last_state(snapshot)
+        if entry.state == "lost":
+            snapshot = structs.replace(snapshot, time=until, elapsed_s=elapsed_s)
     metrics = tuple(summaries(jobs, stored.best()))
     return ReportData(entry.name, entry.folder, entry.state, session, until, jobs, attempts, snapshot, metrics)
 

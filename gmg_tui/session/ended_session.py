@@ -38,7 +38,7 @@ class EndedSession(Source):
     @classmethod
     async def open(cls, folder: Path, session: Session, *, loss: str = "") -> Self:
         """Opens the session in `folder`. Raises `GmgError` if its store has no snapshot or cannot be read."""
-        return cls(await asyncio.to_thread(_welcome, folder, session, loss), folder, loss=loss)
+        return cls(await asyncio.to_thread(_welcome, folder, session), folder, loss=loss)
 
     async def events(self) -> AsyncIterator[Update | Lines | Bye]:
         """Yields nothing, and never ends."""
@@ -136,7 +136,7 @@ def _order(job: JobRecord) -> tuple[bool, float, int]:
     return not job.state.ended, (job.ended or 0.0) if job.state.ended else job.position, job.number
 
 
-def _welcome(folder: Path, session: Session, loss: str) -> Welcome:
+def _welcome(folder: Path, session: Session) -> Welcome:
     """Returns the session's last state, with its GPUs' metrics while workers ran. Raises `GmgError`."""
     with open_store(folder / STORE) as stored:
         snapshot = stored.last_snapshot
@@ -144,10 +144,10 @@ def _welcome(folder: Path, session: Session, loss: str) -> Welcome:
             name = session.spec.name
             raise GmgError(f"{name}: no snapshot was recorded; try: gmg-tui report {name}", 1)
         if (read := read_record(folder)) is not None:
-            snapshot = read[0].with_ends(snapshot)
+            snapshot = read[0].last_state(snapshot)
         snapshot = structs.replace(snapshot, samples=_samples(session, snapshot, stored))
         recent = tuple(stored.series(int(_RECENT_S), last_s=_RECENT_S))
-    return Welcome(session, snapshot.after_loss(ENGINE_DIED) if loss else snapshot, recent, readonly=True)
+    return Welcome(session, snapshot, recent, readonly=True)
 
 
 def _samples(session: Session, snapshot: Snapshot, stored: Stored) -> tuple[GpuSample, ...]:

@@ -81,10 +81,10 @@ class Record(Struct, frozen=True):
     lost: bool = False
     """True if the engine was killed, and its leftovers have been ended."""
 
-    def with_ends(self, snapshot: Snapshot) -> Snapshot:
-        """Returns the last snapshot of an ended session, with any ends of workers that it lacks after a full disk."""
+    def last_state(self, snapshot: Snapshot) -> Snapshot:
+        """Returns the state after the engine's end or death, from the last snapshot, which may lack ends after a full disk."""
         if self.ended is None or self.lost:
-            return snapshot
+            return snapshot.after_loss(ENGINE_DIED)
         ends = {worker.slot: worker for worker in self.workers if worker.state.ended}
         workers = tuple(
             structs.replace(worker, state=end.state, reason=end.reason, alerts=end.alerts, stopping=None)
