@@ -142,7 +142,7 @@ def duration(seconds: float | None) -> str:
 
 def left(seconds: float | None, write: Callable[[float | None], str] = span) -> str:
     """Returns an estimate of the time left: `3:05 left`; empty if unknown, or if it has run out."""
-    return f"{write(seconds)} left" if seconds is not None and seconds >= 1 else ""
+    return f"{write(seconds)} left" if seconds is not None and 1 <= seconds < math.inf else ""
 
 
 def seconds(text: str, *, bare: bool) -> float | None:

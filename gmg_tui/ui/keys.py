@@ -87,7 +87,6 @@ _EVERYWHERE: Final = tuple(replace(binding, action=f"app.{binding.action}") for 
 MAIN: Final = tuple(replace(binding, priority=True) for binding in (*_MAIN, *_EVERYWHERE))
 """Keys of the main screen, with priority: the next key may be meant for the page they open."""
 
-_TABS: Final = ("Log", "Charts", "Metrics", "Attempts", "Setup", "Events")
 COMMANDS: Final = (
     ("Restart failed workers", "Restart every worker that has failed or is stuck.", "restart_failed"),
     (
@@ -105,9 +104,8 @@ MAIN_COMMANDS: Final = (
     ("Fold node", "Fold the selected worker's node into one line, or unfold it.", "fold"),
     ("Python stacks", "Ask the worker, or each rank of its group, for its Python stack.", "stacks"),
     ("Log of the attempt", "Show the log where the attempt that is selected in Attempts begins.", "attempt_log"),
-    *((f"Show {tab.lower()}", "Show this tab of the pane.", f"show_tab({tab!r})") for tab in _TABS),
 )
-"""Palette entries without a key on the main screen."""
+"""Palette entries without a key on the main screen, beside its tabs."""
 
 ON_WORKER: Final = frozenset({"act", "restart_failed", "edit", "stacks", "use_gpu"})
 """Actions on workers, missing on pages without workers."""

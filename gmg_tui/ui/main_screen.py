@@ -124,8 +124,10 @@ class MainScreen(TrueSizeScreen[None]):
     @property
     def palette(self) -> tuple[tuple[str, str, str], ...]:
         """Returns the screen's palette entries without a key: title, explanation and action."""
+        tabs = [tab for tab in Tab if tab not in {Tab.PROCESSES, Tab.WHY}]  # which have keys
+        show = ((f"Show {tab.lower()}", "Show this tab of the pane.", f"show_tab({tab.value!r})") for tab in tabs)
         sort = ((f"Sort by {each.heading}", "Sort the workers.", f"sort_by({name!r})") for name, each in ORDERS.items())
-        return (*keys.MAIN_COMMANDS, *sort)
+        return (*keys.MAIN_COMMANDS, *show, *sort)
 
     # Workers
 

@@ -105,15 +105,15 @@ _C = Column[SlotView]
 WORKERS: dict[str, Column[SlotView]] = {
     column.name: column
     for column in (
-        _C("slot", lambda row: row.slot.name, priority=100, left=True),
-        _C("rank", lambda row: row.worker.group.name if row.worker.group is not None else None, priority=60, left=True),
-        _C("job", lambda row: job_of(row.worker) or None, priority=70, left=True),
-        _C("state", lambda row: row.worker.state_word, priority=95, left=True),
-        _C("fps", lambda row: row.worker.rate, *FPS, 92),
-        _C("n_envs", lambda row: row.worker.newest.n_envs, *ENVS, 30),
+        _C("slot", lambda row: row.slot.name, left=True),
+        _C("rank", lambda row: row.worker.group.name if row.worker.group is not None else None, left=True),
+        _C("job", lambda row: job_of(row.worker) or None, left=True),
+        _C("state", lambda row: row.worker.state_word, left=True),
+        _C("fps", lambda row: row.worker.rate, *FPS),
+        _C("n_envs", lambda row: row.worker.newest.n_envs, *ENVS),
         *gpu_columns(lambda row: row.sample),
-        _C("cpu_pct", lambda row: row.worker.cpu_pct, *CPU, 55),
-        _C("memory_rss_mib", lambda row: row.worker.memory_rss_mib, *RAM, 50),
+        _C("cpu_pct", lambda row: row.worker.cpu_pct, *CPU),
+        _C("memory_rss_mib", lambda row: row.worker.memory_rss_mib, *RAM),
     )
 }
 
