@@ -93,15 +93,12 @@ class JobsPage(TablePage[T], Generic[T]):
     async def action_skip(self) -> None:
         """Skips the selected job, or stops it if running, after a confirmation."""
         job = self.selected_job()
-        if job is None:
-            return
-        if job.ended:
+        if job is not None and job.ended:
             self.app.say(f"{job.name.capitalize()} has ended.")
-            return
-        if not job.running:
+        elif job is not None and job.running:
+            await self.app.ask(f"Stop {job.name}, which is running?", partial(self.act, QueueAction.STOP, job.number))
+        elif job is not None:
             self.act(QueueAction.SKIP, job.number)
-            return
-        await self.app.ask(f"Stop {job.name}, which is running?", partial(self.act, QueueAction.STOP, job.number))
 
     def act(self, action: QueueAction, *numbers: int) -> None:
         """Sends an action on jobs to the engine."""

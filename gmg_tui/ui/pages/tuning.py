@@ -168,8 +168,7 @@ class TuningPage(JobsPage[Trial]):
         if trial is None:
             return None
         name, running = f"trial {trial.number} ({trial.value:,} on {trial.slot})", trial.state is TrialState.RUNNING
-        ended = trial.state not in {TrialState.RUNNING, TrialState.WAITING}
-        return SelectedJob(trial.number, name, running, ended, trial.slot if running else None)
+        return SelectedJob(trial.number, name, running, trial.state.ended, trial.slot if running else None)
 
 
 def _trials(tuning: Tuning) -> str:
