@@ -9,7 +9,7 @@ class Outcome(NamedTuple):
     """The interface's end, and the session's state then."""
 
     how: str
-    """    `ended`: all workers have ended; `stopped`: they were stopped from here; `detached`: they keep running; `lost`: the
+    """`ended`: all workers have ended; `stopped`: they were stopped from here; `detached`: they keep running; `lost`: the
     engine is gone; `looked`: the session had ended before."""
     session: Session
     snapshot: Snapshot
