@@ -271,7 +271,7 @@ def _chunks(names: Sequence[str], columns: int) -> list[Band]:
 
 async def job_on(engine: Source, view: View, slot: str) -> JobRecord | None:
     """Returns the running or just ended job on `slot`, with its values; None without one. Raises `GmgError`."""
-    worker, queue = view.snapshot.worker(slot), view.queue
+    worker, queue = view.worker_on(slot), view.queue
     if worker is None or queue is None or worker.job is None:
         return None
     part = await engine.queue(max(0, queue.done - _MARGIN), queue.running + 2 * _MARGIN)

@@ -128,7 +128,7 @@ class Pane(Vertical):
                 setup = Facts(block_width=70)
                 return PaneTab(setup, lambda answer: setup.show(self._setup(answer)), self._ask_setup)
             case Tab.WHY:
-                why = WhyTab(self._view, engine, self.update)
+                why = WhyTab(self._view, engine)
                 return PaneTab(why, why.show_verdict, engine.speed)
             case _:
                 metrics = MetricsTab()

@@ -1,6 +1,6 @@
 """The tab with the verdict on a worker's speed, and its Python stacks."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from msgspec import structs
@@ -21,9 +21,10 @@ SPEED_GAP_S: Final = 0.2
 class WhyTab(Facts):
     """The verdict on the selected worker, its figures and, once sampled, the result of its Python stacks."""
 
-    def __init__(self, view: View, engine: Source, changed: Callable[[], None]) -> None:
+    def __init__(self, view: View, engine: Source) -> None:
         super().__init__()
-        self._view, self._engine, self._changed = view, engine, changed
+        self._view, self._engine = view, engine
+        self._speed: SpeedFacts | None = None
         self._stacks: tuple[str, str | None, HotSpot | None] = "", None, None
         """The slot whose stacks were sampled, an error, and the function found."""
         self._traces: tuple[str, float, list[Fact]] = "", 0.0, []
@@ -31,6 +32,7 @@ class WhyTab(Facts):
 
     def show_verdict(self, speed: SpeedFacts | None) -> None:
         """Shows the verdict (None until the facts are known) and the stacks."""
+        self._speed = speed
         verdict = self._rows(speed) if speed is not None else [Fact("", "Waiting for the engine", "dim")]
         slot, taken, traces = self._traces
         if slot != self._view.selected:
@@ -59,26 +61,26 @@ class WhyTab(Facts):
         """Samples the selected worker's stacks."""
         slot = self._view.selected
         self._stacks = slot, "taken now", None
-        self._changed()
+        self.show_verdict(self._speed)
         try:
             spot = await self._engine.hot_spot(slot)
             self._stacks = slot, None if spot is not None else "all are within the simulator's steps", spot
         except GmgError as error:
             self._stacks = slot, str(error), None
-        self._changed()
+        self.show_verdict(self._speed)
 
     @work(exclusive=True, group="traces")
     async def show_stacks(self) -> None:
         """Shows the stacks of the selected worker and its group, taken only once: it interrupts them."""
         slot, time = self._view.selected, self._view.snapshot.time
         self._traces = slot, time, []
-        self._changed()
+        self.show_verdict(self._speed)
         try:
             traces = [fact for each in await self._engine.stacks(slot) for fact in _trace(each)]
         except GmgError as error:
             traces = [Fact("", str(error), "warn")]
         self._traces = slot, time, traces
-        self._changed()
+        self.show_verdict(self._speed)
 
 
 def _trace(stacks: Stacks) -> Iterator[Fact]:
