@@ -14,7 +14,6 @@ from msgspec import structs
 from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note
 from gmg_tui.diagnosis.kinds import KINDS
-from gmg_tui.jobs.argument_placeholders import VARIABLE
 from gmg_tui.machine.folders import remove_own
 from gmg_tui.machine.gpu.selection import wants_free
 from gmg_tui.model import AlertAction, DdpSpec, JobRecord, NodesSpec, RestartMode, RunSpec, Session, StartMode, units
@@ -211,7 +210,7 @@ def environment(pairs: tuple[str, ...]) -> dict[str, str]:
     variables = {}
     for pair in pairs:
         name, sign, value = pair.partition("=")
-        if not sign or not VARIABLE.fullmatch(name):
+        if not sign or not (name.isascii() and name.isidentifier()):
             raise GmgError(f"--env {pair}: give KEY=VALUE")
         variables[name] = value
     return variables

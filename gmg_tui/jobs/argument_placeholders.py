@@ -21,9 +21,6 @@ CHECKPOINT_NAMES = ("checkpoint", "checkpoint_dir", "checkpoint_name", "checkpoi
 NAME = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 """A placeholder's name; dots and dashes allow hydra's `optim.lr` and the names of options."""
 
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""A name of an environment variable."""
-
 _MARK = re.compile(r"(?P<foreign>\$\{NAME\})|\{\{|\}\}|\{(?P<name>NAME)\}".replace("NAME", NAME.pattern))
 _BARE = re.compile(r"[\w@%+=:,./{}-]+", re.ASCII)
 _SEED_STEP = 1000

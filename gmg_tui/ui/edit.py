@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widgets import Button, TextArea
 
-from gmg_tui.jobs.argument_placeholders import VARIABLE, join_args
+from gmg_tui.jobs.argument_placeholders import join_args
 from gmg_tui.model import Settings
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.secrets import mask, unmask
@@ -234,7 +234,7 @@ def split_env(text: str) -> dict[str, str]:
         key = key.strip()
         if not equals:
             raise GmgError(f"environment, line {number}: expected KEY=VALUE")
-        if not VARIABLE.fullmatch(key):
+        if not (key.isascii() and key.isidentifier()):
             raise GmgError(f"environment, line {number}: {key!r} is not a valid variable name")
         if key in env:
             raise GmgError(f"environment, line {number}: {key} is set twice")

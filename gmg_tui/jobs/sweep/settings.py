@@ -12,7 +12,7 @@ from typing import Annotated, Any, Self
 import msgspec
 from msgspec import Meta, Struct, structs
 
-from gmg_tui.jobs.argument_placeholders import JOB_NAMES, NAME, NAMES, VARIABLE, as_text
+from gmg_tui.jobs.argument_placeholders import JOB_NAMES, NAME, NAMES, as_text
 from gmg_tui.machine.toml import parse as parse_toml
 from gmg_tui.model import Value, units
 from gmg_tui.model.errors import GmgError, nearest
@@ -58,7 +58,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError(f'timeout {self.timeout}: give a time with its unit, as in "30m" or "1h30m", or "none"')
         self.resume_words  # noqa: B018 - raises if a quote is not closed
         for variable in self.env:
-            if not VARIABLE.fullmatch(variable):
+            if not (variable.isascii() and variable.isidentifier()):
                 raise ValueError(f"env: {variable} is not a variable name")
         lists = [self.args or (), self.env.values(), self.defaults.values(), *(self.grid or {}).values()]
         lists += [table.values() for table in self.experiment or ()]
