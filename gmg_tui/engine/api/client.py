@@ -25,9 +25,8 @@ _log = logging.getLogger(__name__)
 
 _MAX_ANSWERS = 256
 """Maximum of unread answers."""
-_MAX_LINES = 1000
-"""Lines in a message but the first of a worker; beyond this the oldest are left out."""
 _MAX_LINES_BYTES = 1 << 20
+"""Limit of the lines in a message; beyond this the oldest are left out."""
 _READ_ONLY = "this connection is read-only"
 
 
@@ -205,7 +204,7 @@ class Client:
 
     async def _send_lines(self, slot: str) -> None:
         ring, number = self._supervisor.slots[slot].ring, self._next_line[slot]
-        first, raw = ring.since(number, _MAX_LINES if number else protocol.MAX_LINES)
+        first, raw = ring.since(number)
         if not raw:
             return
         end, fitting = first + len(raw), _newest(raw)

@@ -121,9 +121,9 @@ class RingBuffer:
             gone += 1
         del self._lines[:gone]
 
-    def since(self, number: int, most: int) -> tuple[int, list[bytes]]:
-        """Returns the newest `most` lines at most from `number` on: the first one's number, and the lines."""
-        start = max(number, self.end - min(most, len(self._lines)))
+    def since(self, number: int) -> tuple[int, list[bytes]]:
+        """Returns the kept lines from `number` on: the first one's number, and the lines."""
+        start = max(number, self.end - len(self._lines))
         if start >= self.end:
             return self.end, []
         return start, self._lines[start - self.end :]
