@@ -72,8 +72,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
     def say(self, message: str) -> None:
         """Shows a message for a few seconds, replacing the last one."""
         self.clear_notifications()
-        if message:
-            self.notify(safe(message), markup=False, timeout=MESSAGE_S)
+        self.notify(safe(message), markup=False, timeout=MESSAGE_S)
 
     def write_to_terminal(self, text: str) -> None:
         """Writes control sequences directly to the terminal, if there is one."""

@@ -54,7 +54,7 @@ async def test_keys_do_not_act_on_hidden_workers_unless_space_has_marked_them() 
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "do:screen.fold")
         for key in ("r", "x", "X", "e", "do:screen.stacks"):
-            app.say("")
+            app.clear_notifications()
             await press(pilot, key)
             await play.sees(pilot, "n1 is folded: unfold it, or mark its workers.")
         assert {request[0] for request in app.engine.asked} == {"watch"}

@@ -185,7 +185,7 @@ async def test_a_key_on_a_slot_without_a_job_shows_a_message() -> None:
         worker = app.view.worker_on(app.view.selected)
         assert worker.job is None
         for key in ("r", "x", "X", "e"):
-            app.say("")
+            app.clear_notifications()
             await press(pilot, key)
             await play.sees(pilot, "Nothing runs on gpu3.")
         assert asked(engine) == []
