@@ -116,7 +116,7 @@ class Reporter:
         yield from (line for trial in trials if trial.state.ended for line in self._trial_changes(trial, spec))
         if tuning.step != self._step:
             self._step = tuning.step
-            left = "" if tuning.ended else units.left(tuning.eta_s)
+            left = "" if tuning.ended else units.time_left(tuning.eta_s)
             yield f"{spec.variable}: {tuning.step}{f' (about {left})' if left else ''}"
         yield from (line for trial in trials if not trial.state.ended for line in self._trial_changes(trial, spec))
 
@@ -183,7 +183,7 @@ class Reporter:
         if 0 <= snapshot.time - self._status_time < _MIN_STATUS_GAP_S or text == self._status:
             return None
         self._status, self._status_time = text, snapshot.time
-        left = units.left(snapshot.queue.eta_s, units.clock) if snapshot.queue is not None else ""
+        left = units.time_left(snapshot.queue.eta_s, units.clock) if snapshot.queue is not None else ""
         job = allocation.remaining_time(snapshot.allocation, snapshot.time)
         return f"{text}  {units.clock(snapshot.elapsed_s)}{f'  {left}' if left else ''}{f'  {job.text}' if job is not None else ''}"
 

@@ -140,7 +140,7 @@ def duration(seconds: float | None) -> str:
     return f"{seconds:.1f} s" if seconds is not None and seconds < 60 else span(seconds)
 
 
-def left(seconds: float | None, write: Callable[[float | None], str] = span) -> str:
+def time_left(seconds: float | None, write: Callable[[float | None], str] = span) -> str:
     """Returns an estimate of the time left: `3:05 left`; empty if unknown, or if it has run out."""
     return f"{write(seconds)} left" if seconds is not None and 1 <= seconds < math.inf else ""
 

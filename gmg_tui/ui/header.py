@@ -150,7 +150,7 @@ def progress(queue: Queue, elapsed_s: float, width: int, tuning: Tuning | None =
     if tuning is not None:
         eta_s, noun, total = tuning.eta_s, "trial", max(queue.jobs, tuning.total)
     about = "about " if total > queue.jobs else ""
-    left = "" if queue.ended else units.left(eta_s, units.clock)
+    left = "" if queue.ended else units.time_left(eta_s, units.clock)
     pieces = [
         (f"{queue.done:,}/{about}{units.count(total, noun)}", "strong"),
         (f"{queue.failed:,} failed" if queue.failed else "", "error"),

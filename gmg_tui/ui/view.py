@@ -123,7 +123,7 @@ class View:
 
     @property
     def why_empty(self) -> str:
-        """Why no worker is shown, and the next step."""
+        """The reason no worker is shown, and the next step."""
         if self.filter:
             return "No worker matches the filter. Esc shows all."
         if self.queue is not None and self.queue.ended:

@@ -90,7 +90,7 @@ def usual(entry: SlotView) -> str:
     usual_s = entry.worker.phase_usual_s
     if usual_s is None or usual_s < 1:
         return ""
-    return ", ".join(filter(None, (f"usually {units.span(usual_s)}", units.left(usual_s - phase_s(entry)))))
+    return ", ".join(filter(None, (f"usually {units.span(usual_s)}", units.time_left(usual_s - phase_s(entry)))))
 
 
 def rate_style(worker: Worker) -> str:
@@ -160,7 +160,7 @@ def progress_text(worker: Worker) -> str:
     if progress is None:
         return ""
     total = f"/{progress.total:,.0f}" if progress.total else ""
-    left = "" if worker.state.ended else units.left(progress.eta_s)
+    left = "" if worker.state.ended else units.time_left(progress.eta_s)
     pace = f"{units.short(progress.pace_per_s)} {progress.unit}/s" if progress.pace_per_s is not None else ""
     return ", ".join(filter(None, (f"{progress.done:,.0f}{total} {progress.unit}".rstrip(), left, pace)))
 

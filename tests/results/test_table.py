@@ -138,7 +138,7 @@ def test_a_cell_is_shown_literally_and_is_harmless(text: str) -> None:
         (units.fps, {1e300: "1e+300", 0.0004: "0.0004", math.nan: "nan", -math.inf: "-inf"}),
         (units.number, {1.00041: "1.00041", 0.1: "0.1", 1e-4: "0.0001", 1e-5: "1e-05", 12_345.678: "12,345.7"}),
         (units.number, {999_999.6: "1,000,000", 123_456_789.1: "123,456,789", 1_638_400_000.4: "1,638,400,000", 2**40: f"{2**40:,}"}),
-        (units.left, {None: "", 0.4: "", math.inf: "", math.nan: "", 1.0: "1 s left", 185.0: "3:05 left"}),
+        (units.time_left, {None: "", 0.4: "", math.inf: "", math.nan: "", 1.0: "1 s left", 185.0: "3:05 left"}),
         (units.number, {0.0: "0", -2e9: "-2,000,000,000", -2e12: "-2e+12", math.nan: "nan", math.inf: "inf"}),
         (units.short, {1e300: "1e+300", math.nan: "nan"}),
         (units.span, {math.nan: "–", math.inf: "–"}),

@@ -112,7 +112,7 @@ class TuningPage(JobsPage[Trial]):
             (f"{running} running  " if running else "", "ok"),
             (f"{failed} failed  " if failed else "", "error"),
             (f"{_trials(tuning)}  {units.clock(view.snapshot.elapsed_s)}", "dim"),
-            (f"  about {left}" if (left := units.left(tuning.eta_s)) and not tuning.ended else "", "text"),
+            (f"  about {left}" if (left := units.time_left(tuning.eta_s)) and not tuning.ended else "", "text"),
             (f"  {tune_words.step_number(tuning)}", "title"),
             (f"  {tuning.step}", "title" if not tuning.ended else "warn" if tuning.reached else "ok"),
             (f"  last step: {tuning.reached}" if tuning.reached else "", "warn"),
