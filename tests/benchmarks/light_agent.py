@@ -20,7 +20,7 @@ from gmg_tui.session import AGENT_MARK, protocol
 CARDS = 8
 
 
-def _report(slot: str, assignment: states.Assignment, began: float) -> states.AttemptReport:
+def _report(slot: str, assignment: states.Assignment, began: float) -> states.SlotReport:
     task, elapsed_s = assignment.task, time.time() - began
     state = WorkerState.STOPPED if assignment.stop else WorkerState.RUNNING
     rate = 24e6 + 1e3 * (int(time.time() * 7) % 1000)
@@ -50,7 +50,7 @@ def _report(slot: str, assignment: states.Assignment, began: float) -> states.At
         memory_rss_mib=4000.0,
     )
     outcome = Outcome(cause=StopCause.COMMAND) if state.ended else None
-    return states.AttemptReport(assignment.key, view, outcome=outcome)
+    return states.SlotReport.of(states.AttemptReport(assignment.key, view, outcome=outcome), {}, {})
 
 
 class Agent:
@@ -86,7 +86,7 @@ class Agent:
         """Send all workers and samples each second."""
         while True:
             await asyncio.sleep(1.0)
-            reports = tuple(_report(slot, *worker) for slot, worker in self._workers.items())
+            reports = {slot: _report(slot, *worker) for slot, worker in self._workers.items()}
             self._send(protocol.Update(self._snapshot()))
             self._send(protocol.SlotReports(msgspec.Raw(msgspec.msgpack.encode(states.Report(reports)))))
 

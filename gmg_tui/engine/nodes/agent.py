@@ -18,7 +18,7 @@ from msgspec import structs
 
 from gmg_tui.engine.attempts.attempt import Stop
 from gmg_tui.engine.nodes.logs import KeptLogs
-from gmg_tui.engine.nodes.states import MAX_PORTS, Assignment, AttemptReport
+from gmg_tui.engine.nodes.states import MAX_PORTS, Assignment, AttemptReport, SlotReport
 from gmg_tui.engine.nodes.states import Report as NodeReport
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.scheduler import JobRun
@@ -66,7 +66,7 @@ class AssignedAttempt:
         for number in assignment.signals[len(before.signals) :]:
             self.worker.pass_on(signal.Signals(number))
 
-    def report(self, *, ending: bool = False) -> AttemptReport:
+    def report(self, *, ending: bool = False) -> SlotReport:
         """Returns the attempt's report, without an outcome if the agent, `ending`, stopped it by itself."""
         worker, now = self.worker, time.monotonic()
         has_ended, outcome = worker.concluded.is_set(), worker.outcome
@@ -75,14 +75,13 @@ class AssignedAttempt:
         curves = {}
         if worker.newest is not None and (has_ended or now >= self._curves_due):
             self._curves_due, curves = now + _CURVES_S, worker.newest.known_curves()
-        return AttemptReport(
+        attempt = AttemptReport(
             self.assignment.key,
             worker.view(worker.task.index),
-            worker.result,
             worker.activity().shifted(-now) if worker.rank is not None else None,
             outcome if has_ended else None,
-            curves,
         )
+        return SlotReport.of(attempt, worker.result, curves)
 
 
 class Agent:
@@ -211,7 +210,7 @@ class Agent:
         """Returns the session engine's frames, sent instead of a snapshot; None for other clients."""
         if client not in self._leaders:
             return None
-        attempts = tuple(assigned.report(ending=self._ending) for assigned in self._assigned.values())
+        attempts = {slot: assigned.report(ending=self._ending) for slot, assigned in self._assigned.items()}
         ports = {free_port() for _ in islice(self._slots, MAX_PORTS)} if self._address else ()
         report = encoded(msgspec.msgpack.encode, NodeReport(attempts, self._address, tuple(ports), self.ended))
         update = Update(structs.replace(snapshot, workers=(), groups=()))

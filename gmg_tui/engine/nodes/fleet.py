@@ -143,7 +143,7 @@ class Fleet:
             added = [_on_node(slot, node.name, uuids) for slot in session.slots]
             if node.session is None:
                 node.expected = kinds(added)
-            uuids.update(slot.gpu.uuid for slot in session.slots if slot.gpu is not None)
+            uuids.update(slot.gpu.uuid for slot in added if slot.gpu is not None)
             slots += added
         chosen, idle = grouped(tuple(slots), self.spec)
         return Hardware(chosen, None, tuple(missing), idle)
@@ -270,9 +270,9 @@ def _marked(mark: Path, session_id: str) -> str:
 
 
 def _on_node(slot: Slot, node: str, uuids: set[str]) -> Slot:
-    """Returns the slot named for its node; its GPU gets a new UUID if an earlier node has it too (`uuids`)."""
+    """Returns the slot named for its node; its GPU gets a UUID that no earlier node has (`uuids`)."""
     gpu = slot.gpu
-    if gpu is not None and gpu.uuid in uuids:
+    while gpu is not None and gpu.uuid in uuids:
         gpu = structs.replace(gpu, uuid=f"{node}/{gpu.uuid}")
     return structs.replace(slot, name=f"{node}/{slot.name.rpartition('/')[2]}", node=node, gpu=gpu)
 

@@ -9,15 +9,15 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-from msgspec import structs
 
 from gmg_tui.engine import clock
 from gmg_tui.engine.launchers.launcher import MAX_TROUBLE_BYTES, Connection, Launcher
 from gmg_tui.engine.nodes.logs import LogCopies
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
-from gmg_tui.engine.nodes.states import MAX_BYTES, Report, received
+from gmg_tui.engine.nodes.states import MAX_BYTES, AttemptReport, Report, curves_of, decoded, received
 from gmg_tui.model import NodeView, RunSpec, Session, Slot, Snapshot, units
 from gmg_tui.model.errors import GmgError
+from gmg_tui.model.text import one_line
 from gmg_tui.scripts.torchrun import LOOPBACK
 from gmg_tui.session.client import EngineClient
 from gmg_tui.session.protocol import Bye, Lines, Update
@@ -40,6 +40,8 @@ MAX_SLOTS = 256
 """Limit of the GPUs and MIG instances of a node."""
 MAX_SLOT_BYTES, MAX_REPORT_BYTES = 2 << 20, 256 << 20
 """Limits of an agent's message, per slot (with a result of up to 1 MiB) and in all."""
+_MAX_RESULTS_BYTES = 8 << 20
+"""Limit of the results in one message, which are kept decoded."""
 MAX_LINES = 1 << 50
 """Limit of line numbers, over all attempts."""
 MAX_SHOWN_BYTES = 256 << 10
@@ -128,7 +130,7 @@ class Node:
                     self.answered.set_result(GmgError(trouble, 1))
             if last:
                 return
-            trouble = trouble[:MAX_TROUBLE_BYTES]  # agents are not trusted
+            trouble = one_line(trouble)[:MAX_TROUBLE_BYTES]  # agents are not trusted
             if trouble != self._trouble and not self._ending.is_set():
                 self._trouble = trouble
                 self._changed()
@@ -165,9 +167,9 @@ class Node:
     def _begin(self, client: EngineClient) -> None:
         """Starts using a connected agent. Raises `GmgError` if it cannot be used."""
         session, before = received(client.welcome.session, MAX_BYTES), self.session
-        names = {slot.name.rpartition("/")[2] for slot in session.slots}
+        names, prefix = {slot.name for slot in session.slots}, f"{self.name}/"
         if not 0 < len(names) == len(session.slots) <= (self.spec.cpu or MAX_SLOTS) or not all(
-            map(_SLOT.fullmatch, names)
+            name.startswith(prefix) and _SLOT.fullmatch(name, len(prefix)) for name in names
         ):
             raise GmgError("it reports invalid slots", 1)
         client.max_bytes = MAX_BYTES + MAX_SLOT_BYTES
@@ -217,22 +219,26 @@ class Node:
             await asyncio.gather(sending, return_exceptions=True)
 
     def _apply_report(self, body: msgspec.Raw) -> None:
-        try:
-            report = msgspec.msgpack.decode(body, type=Report)
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise GmgError(f"its agent's report cannot be read: {error}", 1) from None
+        report = decoded(body, Report)
         self._address, self._ports = report.address, list(report.ports)
         self._reported.set()
-        for each in {each.view.slot: each for each in report.attempts}.values():  # one per slot, however many it sends
-            attempt = self.attempts.get(each.view.slot)
+        sent_by_slot = report.attempts.values()
+        if (size := sum(len(sent.result) for sent in sent_by_slot)) > _MAX_RESULTS_BYTES:
+            raise GmgError(f"its agent reports too much: {size:,} bytes of results", 1)
+        if (size := sum(len(sent.attempt) for sent in sent_by_slot)) > MAX_BYTES:  # all are in one snapshot
+            raise GmgError(f"its agent reports too much: {size:,} bytes", 1)
+        for slot, sent in report.attempts.items():
+            attempt = self.attempts.get(slot)
             if attempt is None:
                 continue
-            shown = received(structs.replace(each, result={}, curves={}), MAX_SHOWN_BYTES)
-            curves = {name: received(curve) for name, curve in each.curves.items()}
+            if (size := len(sent.attempt)) > MAX_SHOWN_BYTES or (size := len(sent.curves)) > MAX_SLOT_BYTES:
+                raise GmgError(f"its agent reports too much: {size:,} bytes on {slot}", 1)
+            each = received(decoded(sent.attempt, AttemptReport), MAX_SHOWN_BYTES)
+            curves_of(sent.curves)  # raises what ends the connection
             try:
-                attempt.apply_report(structs.replace(shown, result=each.result, curves=curves))
+                attempt.apply_report(each, sent.result, sent.curves)
             except Exception:  # an internal error in one attempt must not affect the node
-                _log.exception("%s: a report cannot be applied", each.view.slot)
+                _log.exception("%s: a report cannot be applied", slot)
             if self._keeps_logs:
                 mark = each.key, each.view.newest.output_bytes, each.view.state, each.outcome is not None
                 self._logs.check(attempt.task.log, mark)

@@ -16,7 +16,7 @@ from gmg_tui.diagnosis.facts import Facts
 from gmg_tui.engine import clock
 from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, unstarted
 from gmg_tui.engine.attempts.failure import of_preparation
-from gmg_tui.engine.nodes.states import Assignment, AttemptReport, received
+from gmg_tui.engine.nodes.states import Assignment, AttemptReport, curves_of, received, result_of
 from gmg_tui.model import NO_ATTEMPT, Curve, Details, HotSpot, Sign, SpeedFacts, Stacks, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import torchrun
@@ -50,7 +50,8 @@ class RemoteAttempt:
         self._preparing: asyncio.Task[Rendezvous | None] | None = None
         self._outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._report: AttemptReport | None = None
-        self._curves: dict[str, Curve] = {}
+        self._result, self._curves = b"{}", b""
+        """As in `SlotReport`."""
         self._away = False
         """True while its node is lost but may return."""
         self._has_process = False
@@ -127,8 +128,8 @@ class RemoteAttempt:
             self._worker.waits(f"{reason}; continues when it is back")
             self._worker.changed()
 
-    def apply_report(self, report: AttemptReport) -> None:
-        """Applies the agent's report, unless it is about another attempt."""
+    def apply_report(self, report: AttemptReport, result: bytes = b"{}", curves: bytes = b"") -> None:
+        """Applies the agent's report, the other arguments as in `SlotReport`, unless it is about another attempt."""
         assignment, before, now = self.assignment, self._displayed(), time.monotonic()
         is_over = self._outcome.done() or self._node.lost_since is not None
         if assignment is None or is_over or report.key != assignment.key:
@@ -137,7 +138,7 @@ class RemoteAttempt:
             report = structs.replace(report, activity=report.activity.shifted(now))
         report = structs.replace(report, view=self._checked(report.view))
         self._report, self._away = report, False
-        self._curves = report.curves or self._curves
+        self._result, self._curves = result, curves or self._curves
         view, newest = report.view, report.view.newest
         if newest.number and self.life is Life.PREPARING:
             self.life = Life.ALIVE
@@ -169,7 +170,7 @@ class RemoteAttempt:
         peak_mib, gpu = newest.memory_peak_mib, self.slot.gpu
         if peak_mib is not None and gpu is not None and peak_mib > (gpu.memory_total_mib or peak_mib):
             newest = structs.replace(newest, memory_peak_mib=None)
-        return structs.replace(view, newest=newest)
+        return structs.replace(view, slot=self.slot.name, newest=newest)
 
     def _displayed(self) -> tuple[object, ...]:
         return self.state, self.life, self._report.view.phase if self._report is not None and not self._away else None
@@ -236,7 +237,7 @@ class RemoteAttempt:
     @property
     def result(self) -> dict[str, Any]:
         """The values reported by `gmg:result` lines."""
-        return self._report.result if self._report is not None else {}
+        return result_of(self._result)
 
     def record(self) -> model.Attempt:
         """Returns its record for clients, the store and schedulers."""
@@ -271,7 +272,7 @@ class RemoteAttempt:
 
     def known_curves(self) -> dict[str, Curve]:
         """Returns its metrics over time as last reported."""
-        return self._curves
+        return curves_of(self._curves)
 
     async def curves(self, name: str, count: int) -> dict[str, Curve]:
         """Returns its metrics over time, from the agent. Raises `GmgError`."""

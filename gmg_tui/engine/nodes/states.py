@@ -8,8 +8,9 @@ import operator
 import re
 import sys
 import time
+from contextlib import suppress
 from functools import lru_cache
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, structs
@@ -22,7 +23,11 @@ from gmg_tui.engine.attempts.curves import MAX_VALUE
 from gmg_tui.model import GpuSample, Point
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.jobs import MAX_NAMES
+from gmg_tui.model.text import encoded
 from gmg_tui.scripts.probe.counts import MAX_ENVIRONMENTS, MAX_RATE
+from gmg_tui.session.store.database import encode, with_nan, without_nan
+
+_T = TypeVar("_T")
 
 MAX_PORTS = 8
 """Ports in a report; groups that need more wait for the next report."""
@@ -46,20 +51,58 @@ class AttemptReport(Struct, frozen=True, omit_defaults=True):
 
     key: int
     view: model.Worker
-    result: Annotated[dict[str, Any], Meta(max_length=MAX_NAMES)] = {}
-    """The values reported by `gmg:result` lines."""
     activity: RankActivity | None = None
     """Only for a rank. Moments are seconds before the report."""
     outcome: Outcome | None = None
     """None before its end."""
-    curves: Annotated[dict[str, model.Curve], Meta(max_length=MAX_CURVES)] = {}
-    """Its metrics over time, sent at intervals and at its end; empty in other reports."""
+
+
+class SlotReport(Struct, frozen=True, omit_defaults=True):
+    """The attempt of a slot, encoded: what an untrusted agent sends may cost far more memory than bytes once decoded."""
+
+    attempt: bytes
+    """An `AttemptReport` in MessagePack."""
+    result: bytes = b"{}"
+    """The values reported by `gmg:result` lines, as in the store."""
+    curves: bytes = b""
+    """Its metrics over time in MessagePack, sent at intervals and at its end; empty in other reports."""
+
+    @classmethod
+    def of(cls, attempt: AttemptReport, result: dict[str, Any], curves: dict[str, model.Curve]) -> Self:
+        """Returns the report with its parts encoded."""
+        parts = [encoded(msgspec.msgpack.encode, part) if part else b"" for part in (attempt, curves)]
+        return cls(parts[0], encode(without_nan(result)).encode(), parts[1])
+
+
+def result_of(data: bytes) -> dict[str, Any]:
+    """Returns the values in a report; none if they cannot be read."""
+    with suppress(msgspec.MsgspecError, RecursionError):
+        result: dict[str, Any] = with_nan(msgspec.json.decode(data, type=_Result))
+        return result
+    return {}
+
+
+def curves_of(data: bytes) -> dict[str, model.Curve]:
+    """Returns the metrics over time in a report. Raises `GmgError` if they cannot be read."""
+    return {name: received(curve) for name, curve in decoded(data, _Curves).items()} if data else {}
+
+
+def decoded(data: bytes | msgspec.Raw, kind: type[_T]) -> _T:
+    """Returns a part of an agent's report. Raises `GmgError` if it cannot be read."""
+    try:
+        return msgspec.msgpack.decode(data, type=kind)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise GmgError(f"its agent's report cannot be read: {error}", 1) from None
+
+
+_Result = Annotated[dict[str, Any], Meta(max_length=MAX_NAMES)]
+_Curves = Annotated[dict[str, model.Curve], Meta(max_length=MAX_CURVES)]
 
 
 class Report(Struct, frozen=True, omit_defaults=True):
-    """All attempts of a node."""
+    """All attempts of a node, by slot."""
 
-    attempts: Annotated[tuple[AttemptReport, ...], Meta(max_length=_MAX_ATTEMPTS)] = ()
+    attempts: Annotated[dict[str, SlotReport], Meta(max_length=_MAX_ATTEMPTS)] = {}
     address: Annotated[str, Meta(pattern=r"\A[\w.:%-]{0,255}\Z")] = ""
     """This machine's address for others; empty if unknown."""
     ports: Annotated[tuple[Annotated[int, Meta(gt=0, lt=1 << 16)], ...], Meta(max_length=MAX_PORTS)] = ()
@@ -67,8 +110,6 @@ class Report(Struct, frozen=True, omit_defaults=True):
     ended: bool = False
     """True if the agent was asked to end, and nothing runs."""
 
-
-_T = TypeVar("_T")
 
 MAX_BYTES = 4 << 20
 """Limit of an agent's message, excluding the parts for its slots."""

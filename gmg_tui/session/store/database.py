@@ -156,12 +156,12 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _without_nan(value: Any) -> Any:
+def without_nan(value: Any) -> Any:
     """Returns a record with NaN and infinities as texts, since JSON has none."""
     if isinstance(value, dict):
-        return {name: _without_nan(each) for name, each in value.items()}
+        return {name: without_nan(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_nan(each) for each in value]
+        return [without_nan(each) for each in value]
     return f"{NAN}{value}" if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -179,7 +179,7 @@ def _statement(record: Record) -> tuple[str, tuple[Any, ...]]:
         case Snapshot():
             return _PUT_META, ("snapshot", encode(record))
         case JobRecord():
-            result = None if record.result is None else encode(_without_nan(record.result))
+            result = None if record.result is None else encode(without_nan(record.result))
             return _PUT_JOB, (record.number, encode(structs.replace(record, result={})), result)
         case JobAttempt():
             return _PUT_ATTEMPT, (*record.key, encode(record))
@@ -187,7 +187,7 @@ def _statement(record: Record) -> tuple[str, tuple[Any, ...]]:
             kept: Any = record
             values = (value for curve in record.curves.values() for value in curve.values)
             if not all(value is None or math.isfinite(value) for value in values):
-                kept = _without_nan(msgspec.to_builtins(record))
+                kept = without_nan(msgspec.to_builtins(record))
             return _PUT_CURVES, (*record.key, encode(kept))
     return _PUT_METRICS, record
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import structs
 
-from gmg_tui.engine.nodes.states import Assignment, AttemptReport, Report
+from gmg_tui.engine.nodes.states import Assignment, AttemptReport, Report, SlotReport
 from gmg_tui.model import (
     NO_ATTEMPT,
     Alert,
@@ -123,16 +123,12 @@ def report() -> None:
         began = structs.replace(began, fps=Fps(1.0, 1.0, 1.0, 1, counted="printed"))
     if kind in {"counted", "infinite"}:
         views = {slot: structs.replace(view, newest=began) for slot, view in views.items()}
-    reports = tuple(AttemptReport(assigned[slot].key, view, curves=_curves()) for slot, view in views.items())
+    reports = {
+        slot: SlotReport(msgspec.msgpack.encode(AttemptReport(assigned[slot].key, view)), curves=_curves())
+        for slot, view in views.items()
+    }
     content = msgspec.msgpack.encode(Report(reports, "evil\0host" if kind == "address" else ""))
     content = content.replace(b"\xa7printed", b"\xa7guessed")
-    if kind == "empty":
-        content = content.replace(b"\xa5times\x91" + _TIME, b"\xa5times\x90").replace(
-            b"\xa5steps\x91\x01", b"\xa5steps\x90"
-        )
-        content = content.replace(b"\xa6values\x91" + _VALUE, b"\xa6values\x90")
-    if kind == "curves":  # fewer values than times
-        content = content.replace(b"\xa6values\x91", b"\xa6values\x90").replace(_VALUE, b"", 1)
     send(SlotReports(msgspec.Raw(content)))
 
 
@@ -140,11 +136,18 @@ _TIME = b"\xcb" + struct.pack(">d", 1.0)
 _VALUE = b"\xcb" + struct.pack(">d", 2.5)
 
 
-def _curves() -> dict[str, Curve]:
+def _curves() -> bytes:
+    if kind not in {"curves", "empty", "moments"}:
+        return b""
     at = {"moments": 1e300}.get(kind, 1.0)
-    return (
-        {"reward": Curve((at,), (1,), (2.5,), 1, Point(at, 1, 7.5))} if kind in {"curves", "empty", "moments"} else {}
-    )
+    curves = msgspec.msgpack.encode({"reward": Curve((at,), (1,), (2.5,), 1, Point(at, 1, 7.5))})
+    if kind == "empty":
+        curves = curves.replace(b"\xa5times\x91" + _TIME, b"\xa5times\x90")
+        curves = curves.replace(b"\xa5steps\x91\x01", b"\xa5steps\x90")
+        curves = curves.replace(b"\xa6values\x91" + _VALUE, b"\xa6values\x90")
+    if kind == "curves":  # fewer values than times
+        curves = curves.replace(b"\xa6values\x91" + _VALUE, b"\xa6values\x90")
+    return curves
 
 
 def main() -> None:

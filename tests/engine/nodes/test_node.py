@@ -25,7 +25,7 @@ from gmg_tui.engine.nodes.fleet import Fleet
 from gmg_tui.engine.nodes.logs import KeptLogs, LogCopies
 from gmg_tui.engine.nodes.node import Node
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
-from gmg_tui.engine.nodes.states import Assignment, AttemptReport, Report
+from gmg_tui.engine.nodes.states import Assignment, AttemptReport, Report, SlotReport, result_of
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.machine import files
 from gmg_tui.machine.folders import remove_tree
@@ -165,7 +165,7 @@ async def test_a_worker_that_was_stopped_is_no_longer_stuck_whatever_its_node_re
     newest = structs.replace(NO_ATTEMPT, number=1)
     view = Worker("n1/cpu0", 0, WorkerState.RUNNING, newest=newest, alerts=alerts(stuck="no output for 9 s"))
     seen = RankActivity(attempt=1, settled=True, lives=True)
-    report = AttemptReport(attempt.assignment.key, view, {}, seen, None)
+    report = AttemptReport(attempt.assignment.key, view, seen)
     for stops, idle in ((False, "no output for 9 s"), (True, None)):
         if stops:
             attempt.stop(Stop())
@@ -259,7 +259,7 @@ async def test_an_attempt_that_is_stopped_before_its_agent_begins_it_has_an_outc
     assignment = Assignment(1, Task((), {}, 0, 1), stop=Stop(cause))
     agent.assign(agent, SetSlot("cpu0", msgspec.Raw(msgspec.msgpack.encode(assignment))))
     (assigned,) = agent._assigned.values()
-    outcome = assigned.report().outcome
+    outcome = msgspec.msgpack.decode(assigned.report().attempt, type=AttemptReport).outcome
     assigned.running.cancel()
     assert (outcome.by_user, outcome.by_group) == (cause is StopCause.COMMAND, cause is StopCause.GROUP)
 
@@ -351,6 +351,27 @@ async def test_a_node_that_does_not_keep_to_the_limit_of_logs_fills_no_disk(tmp_
     assert (tmp_path / _LOG).stat().st_size <= 1 << 20
 
 
+async def test_results_are_limited_and_decoded_only_when_asked_for() -> None:
+    """A million empty lists are 3 MB, and decoded 60 MB."""
+    node = Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None)
+    attempts = {f"n1/cpu{number}": MagicMock() for number in range(4)}
+    node.attempts.update(attempts)
+    lists: list[list[int]] = [[]] * 1_000_000
+    sent = SlotReport.of(AttemptReport(1, Worker("", 0, WorkerState.RUNNING)), {"x": lists}, {})
+    report = Report(dict.fromkeys(attempts, sent))
+    with pytest.raises(GmgError, match="bytes of results"):
+        node._apply_report(msgspec.Raw(msgspec.msgpack.encode(report)))
+    large = Worker("", 0, WorkerState.RUNNING, last_line="x" * 200_000)
+    many = Report({f"n1/cpu{number}": SlotReport.of(AttemptReport(1, large), {}, {}) for number in range(32)})
+    with pytest.raises(GmgError, match="reports too much"):  # for a snapshot of the session
+        node._apply_report(msgspec.Raw(msgspec.msgpack.encode(many)))
+    node._apply_report(msgspec.Raw(msgspec.msgpack.encode(Report({"n1/cpu0": sent}))))
+    (call,) = attempts["n1/cpu0"].apply_report.call_args_list
+    assert call.args[1:] == (sent.result, b"")
+    assert result_of(sent.result) == {"x": lists}
+    assert result_of(b'{"x":' + b"[" * 100_000) == {}
+
+
 @pytest.mark.parametrize("part", ["view", "outcome", "snapshot"])
 async def test_a_node_that_reports_more_than_clients_can_be_sent_is_cut_off(part: str) -> None:
     """Its texts would make snapshots that no client takes: nobody could stop the session."""
@@ -359,9 +380,8 @@ async def test_a_node_that_reports_more_than_clients_can_be_sent_is_cut_off(part
     text = "x" * (5 << 20 if part == "snapshot" else 1 << 20)
     view = Worker("n1/cpu0", 0, WorkerState.RUNNING, last_line=text if part == "view" else "")
     outcome = Outcome(Failure(FailureKind.UNKNOWN, text, "")) if part == "outcome" else None
-    reports = Report(
-        (AttemptReport(1, view, {"kept": "x" * (1 << 20)}, outcome=outcome),) if part != "snapshot" else ()
-    )
+    sent = SlotReport.of(AttemptReport(1, view, outcome=outcome), {"kept": "x" * (1 << 20)}, {})
+    reports = Report({"n1/cpu0": sent} if part != "snapshot" else {})
     client = MagicMock(events=lambda: _events(Update(Snapshot(0.0, 0.0, (), nvml_error=text))), set_slot=AsyncMock())
     with pytest.raises(GmgError, match="its agent reports too much"):  # noqa: PT012
         node._apply_report(msgspec.Raw(msgspec.msgpack.encode(reports)))
@@ -388,22 +408,19 @@ async def _events(*events: Update) -> AsyncIterator[Update]:
 async def test_a_node_with_many_slots_may_not_send_gigabytes_at_once() -> None:
     spec = spec_for(nodes=NodesSpec("local"), cpu=256)
     node = Node("n1", spec, Shell("true"), lambda: None, lambda _: None)
-    slots = tuple(Slot(f"cpu{number}") for number in range(256))
+    slots = tuple(Slot(f"n1/cpu{number}") for number in range(256))
     client = MagicMock(welcome=Welcome(Session(spec, slots, 0, 0.0, ""), Snapshot(0.0, 0.0, ()), ()))
     node._begin(client)
     assert client.max_report_bytes <= 256 << 20
 
 
-async def test_of_the_reports_that_a_node_sends_at_once_on_a_slot_the_last_one_counts() -> None:
-    node, attempt = (
-        Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None),
-        MagicMock(),
-    )
-    node.attempts["n1/cpu0"] = attempt
-    sent = tuple(AttemptReport(1, Worker("n1/cpu0", 0, RUNNING, last_line=line)) for line in ("old", "new"))
-    node._apply_report(msgspec.Raw(msgspec.msgpack.encode(Report(sent))))
-    (call,) = attempt.apply_report.call_args_list
-    assert call.args[0].view.last_line == "new"
+@pytest.mark.parametrize("name", ["good/cpu0", "cpu0", "n1/good/cpu0", "n1/"])
+async def test_a_node_may_not_name_slots_of_another(name: str) -> None:
+    spec = spec_for(nodes=NodesSpec("local"), cpu=1)
+    node = Node("n1", spec, Shell("true"), lambda: None, lambda _: None)
+    client = MagicMock(welcome=Welcome(Session(spec, (Slot(name),), 0, 0.0, ""), Snapshot(0.0, 0.0, ()), ()))
+    with pytest.raises(GmgError, match="invalid slots"):
+        node._begin(client)
 
 
 async def test_a_disk_that_does_not_answer_blocks_no_event_loop(
