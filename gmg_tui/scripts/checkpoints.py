@@ -32,11 +32,11 @@ class Trust(NamedTuple):
 
     Attributes:
         runs: Paths of what workers run.
-        kept: Folders whose files this program writes, with texts that nodes have sent.
+        marks: Names of files by which a session's folder, or a copy of it, is known. Its logs have what nodes have sent.
     """
 
     runs: tuple[str, ...] = ()
-    kept: tuple[Path, ...] = ()
+    marks: tuple[str, ...] = ()
 
     def doubt(self, path: str, about: os.stat_result) -> str | None:
         """Returns why an open file may be another's, or be replaced by another user; None if not. Raises `OSError`."""
@@ -45,7 +45,7 @@ class Trust(NamedTuple):
             return f"belongs to {user_name(about.st_uid)}"
         if not os.path.samestat(last, about):
             return "is being replaced"
-        groups, kept = {os.getegid(), *os.getgroups()}, [each.stat() for each in self.kept if each.exists()]
+        groups = {os.getegid(), *os.getgroups()}
         trusted = {owner for _, owner in owners(*self.runs)}
         trusted |= {each.st_uid for _, each, _ in way if _is_shared(each) and each.st_gid in groups}
         for at, each, _ in way:
@@ -54,8 +54,8 @@ class Trust(NamedTuple):
                 return f"could be replaced: {at} belongs to {user_name(each.st_uid)}"
             if not is_link and each.st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
                 return f"could be replaced: {at} can be changed by all users"
-            if any(os.path.samestat(each, folder) for folder in kept):
-                return f"is in {at}, where no script saves"
+            if self.marks and all((at / mark).exists() for mark in self.marks):
+                return f"is in a session's folder, {at}, where no script saves"
         return None
 
 

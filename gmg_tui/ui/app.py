@@ -24,7 +24,7 @@ from gmg_tui.ui.dialogs import Commands, Palette
 from gmg_tui.ui.main_screen import MainScreen
 from gmg_tui.ui.pages.page import Page, TablePage
 from gmg_tui.ui.session_app import SessionApp
-from gmg_tui.ui.terminal import MAX_CELLS, sequences
+from gmg_tui.ui.terminal import MAX_CELLS, call_after, sequences
 
 
 class GmgApp(SessionApp, inherit_bindings=False):
@@ -95,7 +95,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
         self.action_redraw()
 
     def _each_second(self) -> None:
-        """Detects a silent engine and a missed change of the window's size."""
+        """Detects a silent engine, and a change of the window's size that was missed or whose timer was (see `call_after`)."""
         view = self.view
         self._silent_s += 1
         if self._silent_s >= self.SILENT_S and not view.disconnected and not view.over:
@@ -103,6 +103,8 @@ class GmgApp(SessionApp, inherit_bindings=False):
             self.publish()
         if self.terminal is not None and (size := Size(*shutil.get_terminal_size())) != self._window:
             self.post_message(Resize(size, size))
+        if self.screen.outer_size != self.size:
+            self.screen.post_message(Resize(self.size, self.size))
 
     # The session
 
@@ -129,7 +131,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
             self.finish("stopped")
         elif not self._draws_soon:
             self._draws_soon = True
-            self.set_timer(self.PACE_S, self.publish)
+            call_after(self, self.PACE_S, self.publish)
 
     def _disconnected(self, reason: str) -> None:
         """Keeps final results on the screen once the engine has exited; otherwise the session is lost."""

@@ -1,5 +1,6 @@
 """Dialogs with buttons, the line for text input, and the palette."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
@@ -11,7 +12,6 @@ from textual.containers import Horizontal, Vertical
 from textual.events import Key
 from textual.screen import ModalScreen, Screen
 from textual.system_commands import SystemCommandsProvider
-from textual.timer import Timer
 from textual.widgets import Button, Input, OptionList, Static
 
 from gmg_tui.model import Worker, WorkerState, units
@@ -19,7 +19,7 @@ from gmg_tui.session.protocol import Action
 from gmg_tui.ui import keys
 from gmg_tui.ui.drawing import plain
 from gmg_tui.ui.rows import KeysFooter
-from gmg_tui.ui.terminal import TrueSizeScreen
+from gmg_tui.ui.terminal import TrueSizeScreen, call_after
 from gmg_tui.ui.view import View
 from gmg_tui.ui.worker_text import together_text
 
@@ -209,7 +209,7 @@ class LineBar(Input):
         super().__init__(value, placeholder=placeholder, compact=True)
         self.cursor_blink = False  # a blinking cursor is traffic on a slow line
         self._apply, self._applied = apply, value
-        self._timer: Timer | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     on_key = keys.act_in_order
 
@@ -217,8 +217,8 @@ class LineBar(Input):
         """Applies the text after a pause: pasted keys come one by one."""
         event.stop()
         if self._timer is not None:
-            self._timer.stop()
-        self._timer = self.set_timer(_TYPING_S, self._apply_text)
+            self._timer.cancel()
+        self._timer = call_after(self, _TYPING_S, self._apply_text)
 
     def _apply_text(self) -> None:
         if self.value != self._applied:

@@ -20,6 +20,7 @@ from textual.await_complete import AwaitComplete
 from textual.binding import ActiveBinding
 from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Event, Resize
+from textual.message_pump import MessagePump
 from textual.screen import Screen
 
 from gmg_tui.model import Occurrence, units
@@ -83,6 +84,15 @@ class TerminalDriver(LinuxDriver):
 
 _FIRST: Final = {"help": 0, "quit": 1, "detach": 2, "back": 3, "queue": 4}
 """Positions of the bindings that come first on every screen: a narrow footer is cut at the end."""
+
+
+def call_after(pump: MessagePump, delay_s: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
+    """Calls back in the message loop of an app or widget after a delay; can be cancelled.
+
+    A `set_timer` of Textual 8.2.8 never calls back if the process stands still for longer than its delay as it starts, for it
+    then skips its only tick (`Timer._run`): on a busy machine what waits for it would wait for ever.
+    """
+    return asyncio.get_running_loop().call_later(delay_s, pump.call_later, callback)
 
 
 class TrueSizeScreen(Screen[Result]):

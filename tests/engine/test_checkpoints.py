@@ -296,9 +296,6 @@ def test_nothing_continues_from_a_file_of_another_user(tmp_path: Path) -> None:
     assert not _reason(linked)
     os.lchown(theirs, 1, 1)
     assert _reason(linked) == f"could be replaced: {theirs} belongs to daemon"
-    assert _reason(
-        (structs.replace(saved[0], path=__file__, size_bytes=None),), Trust(kept=(Path(__file__).parents[1],))
-    )
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
@@ -315,6 +312,18 @@ def test_who_owns_a_folder_on_the_way_could_replace_a_checkpoint(tmp_path: Path)
         assert bool(_reason(checkpoints)) is doubted
     folder.chmod(0o755)
     assert not _reason(checkpoints, Trust((str(folder / "train.py"),)))
+
+
+def test_nothing_continues_from_a_log_even_in_a_copy_of_its_session(tmp_path: Path) -> None:
+    """On the session's machine, a node chooses the bytes of its workers' logs, and may report them as checkpoints."""
+    log = tmp_path / "backup" / "sim-1" / "logs" / "n1" / "gpu0.log"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(b"a pickle")
+    saved, trust = (Checkpoint(str(log), 1.0),), Trust(marks=("session.json", "engine.log"))
+    assert not _reason(saved, trust)
+    for mark in trust.marks:
+        (tmp_path / "backup" / "sim-1" / mark).touch()
+    assert "is in a session's folder" in _reason(saved, trust)
 
 
 def _reason(saved: tuple[Checkpoint, ...], trust: Trust = _TRUST) -> str:

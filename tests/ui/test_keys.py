@@ -1,11 +1,15 @@
 """Every key of the table, from the keyboard to the engine or the screen."""
 
+import asyncio
+import itertools
 import re
+import time
 from collections.abc import Mapping
 from typing import cast
 
 import pyte
 import pytest
+from msgspec import structs
 from rich.console import Console
 from textual.binding import BindingsMap
 from textual.pilot import Pilot
@@ -288,6 +292,23 @@ async def test_all_cells_are_sent_again(how: str, monkeypatch: pytest.MonkeyPatc
             return [row.rstrip() for row in terminal.display] == [row.rstrip() for row in play.screen(app)]
 
         await play.until(pilot, has_all, "all cells")
+
+
+async def test_a_process_that_stands_still_as_a_timer_starts_loses_neither_a_size_nor_a_frame(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a busy machine that happens: a timer of Textual that is late from the start never ticks."""
+    app = play.busy()
+    async with app.run_test(size=WIDE) as pilot:
+        await play.sees(pilot, "400 lines")
+        times = itertools.count(time.monotonic(), 0.02)
+        with monkeypatch.context() as late:
+            late.setattr("textual.timer._time.get_time", lambda: next(times))
+            await pilot.resize_terminal(*SMALL)
+            app.engine.push(structs.replace(app.engine.snapshot, nvml_error="the driver is silent"))
+            await asyncio.sleep(0.1)
+        await play.until(pilot, lambda: len(play.screen(app)) == SMALL[1], SMALL)
+        await play.sees(pilot, "the driver is silent")
 
 
 # Leaving

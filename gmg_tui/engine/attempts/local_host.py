@@ -314,13 +314,9 @@ class LocalHost:
         if not task.resume_args or not task.checkpoints:
             return None, None
         saved, disk = task.checkpoints, "the disk with the checkpoints"
-        found = await self.from_disk(disk, lambda: newest_intact(saved, self._trust()), report, saved)
+        trust = Trust(self.spec.runs, (sessions.RECORD, sessions.ENGINE_LOG))
+        found = await self.from_disk(disk, lambda: newest_intact(saved, trust), report, saved)
         return (None, found) if isinstance(found, str) else (found, None)
-
-    def _trust(self) -> Trust:
-        agent = self.spec.agent
-        folders = (self.spec.folder, agent.logs if agent is not None else "")
-        return Trust(self.spec.runs, tuple(Path(folder).parents[1] for folder in folders if folder))
 
     async def _devices(self, cards: tuple[Slot, ...], report: Report) -> tuple[str, ...]:
         """Returns the names of these slots' GPUs for `CUDA_VISIBLE_DEVICES`."""
