@@ -129,7 +129,7 @@ class LogView(Rows):
         return f"paused at {100 * end // max(self.source.size, end, 1)} %{arrived}"
 
     def _search_text(self) -> str:
-        if (found := self.search).file is None:
+        if (found := self.search).file is None and self.source.file is not None:  # it has not begun
             return f"/{found.query.text}"
         progress = f"searching, {found.searched_pct} %" if found.running else ""
         if not found.found:
