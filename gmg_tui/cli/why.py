@@ -62,7 +62,14 @@ async def _ask(entry: sessions.SessionEntry, slot: str | None, *, stacks: bool) 
         if slot is not None and slot not in slots:
             raise GmgError(f"there is no session or worker {slot}; {entry.name} has {listed(slots) or 'no worker yet'}")
         wanted = slots if slot is None else [slot]
-        return list(await asyncio.gather(*(_answer(client, each, stacks=stacks) for each in wanted)))
+        asked = (_answer(client, each, stacks=stacks) for each in wanted)
+        answers = dict(zip(wanted, await asyncio.gather(*asked, return_exceptions=True), strict=True))
+    for each, answer in answers.items():
+        if isinstance(answer, BaseException):
+            if len(wanted) == 1 or not isinstance(answer, GmgError):
+                raise answer
+            note(f"gmg-tui: {each}: {answer}")
+    return [answer for answer in answers.values() if not isinstance(answer, BaseException)]
 
 
 async def _answer(client: Source, slot: str, *, stacks: bool) -> tuple[SpeedFacts, Verdict]:

@@ -30,6 +30,15 @@ def is_numeric(name: str) -> bool:
     return True
 
 
+def is_reachable(address: str) -> bool:
+    """True if `address` is an IP address that other machines may reach: not of the loopback, nor link-local."""
+    if "%" in address or not is_numeric(address):
+        return False
+    about = ip_address(address)
+    about = getattr(about, "ipv4_mapped", None) or about
+    return not (about.is_loopback or about.is_link_local or about.is_unspecified or about.is_multicast)
+
+
 def address_for(peers: Iterable[str]) -> str | None:
     """Returns the address of the interface to the first of `peers` that is another machine; None if unknown.
 
@@ -50,6 +59,5 @@ def _source(family: int, kind: int, protocol: int, where: Any) -> str | None:
     with suppress(OSError), socket.socket(family, kind, protocol) as probe:
         probe.connect(where)
         address = str(probe.getsockname()[0])
-        about = ip_address(address)
-        return None if about.is_loopback or about.is_link_local or about.is_unspecified else address
+        return address if is_reachable(address) else None
     return None

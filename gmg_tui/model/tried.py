@@ -1,7 +1,7 @@
 """Results by set of arguments."""
 
-from collections.abc import Iterable, Sequence
-from statistics import fmean, median
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean, median, median_low
 
 from msgspec import Struct
 
@@ -66,18 +66,27 @@ def arguments_of(attempt: Attempt) -> tuple[tuple[str, ...], tuple[tuple[str, st
 
 def below_median(ran: Iterable[tuple[Slot, Attempt]]) -> dict[str, float]:
     """Returns the slow slots, with their distance below the median of the same GPU model and arguments, per cent."""
-    groups: dict[object, dict[str, list[float]]] = {}
+    groups: dict[object, dict[str, dict[str, list[float]]]] = {}
     for slot, attempt in ran:
         rate = comparable_rate(attempt)
         if rate is not None:
-            group = groups.setdefault((slot.gpu.name if slot.gpu else None, arguments_of(attempt)), {})
-            group.setdefault(slot.name, []).append(rate)
+            nodes = groups.setdefault((slot.gpu.name if slot.gpu else None, arguments_of(attempt)), {})
+            nodes.setdefault(slot.node, {}).setdefault(slot.name, []).append(rate)
     away_pct: dict[str, list[float]] = {}
-    for group in groups.values():
-        middle = median(map(fmean, group.values())) if len(group) >= _MIN_SLOTS else 0.0
-        for name, rates in group.items() if middle > 0 else ():
-            away_pct.setdefault(name, []).append((1 - fmean(rates) / middle) * 100)
+    for nodes in groups.values():
+        rates = {name: fmean(each) for slots in nodes.values() for name, each in slots.items()}
+        middle = _middle(nodes.values()) if len(rates) >= _MIN_SLOTS else 0.0
+        for name, rate in rates.items() if middle > 0 else ():
+            away_pct.setdefault(name, []).append((1 - rate / middle) * 100)
     return {name: pct for name, each in sorted(away_pct.items()) if (pct := median(each)) > _SLOW_PCT}
+
+
+def _middle(nodes: Iterable[Mapping[str, Sequence[float]]]) -> float:
+    """Returns the median rate of the slots of several nodes.
+
+    One median per node, and the lower of two: a node with many slots and false rates makes no slot of others slow.
+    """
+    return median_low([median(map(fmean, slots.values())) for slots in nodes])
 
 
 MAX_SETS = 300

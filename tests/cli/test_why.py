@@ -3,9 +3,13 @@
 import asyncio
 import json
 
+import pytest
 from msgspec import structs
 
-from gmg_tui.model import Verdict, WorkerState
+from gmg_tui.cli.why import why
+from gmg_tui.model import SpeedFacts, Verdict, WorkerState
+from gmg_tui.model.errors import GmgError
+from gmg_tui.session.ended_session import EndedSession
 from tests.cli.conftest import Gmg
 from tests.results.report import stored
 
@@ -34,3 +38,22 @@ def test_an_ended_session_has_the_verdicts_of_its_attempts(gmg: Gmg) -> None:
         2,
         "gmg-tui: there is no session or worker gpu9; sim-1 has gpu0, gpu1\n",
     )
+
+
+def test_a_worker_without_an_answer_costs_no_other_workers_answer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asyncio.run(stored.session("sim-1", stored.jobs(2), snapshot=stored.snapshot(gpu0=24e6, gpu1=23e6)))
+    answered = EndedSession.speed
+
+    async def speed(self: EndedSession, slot: str) -> SpeedFacts:
+        if slot == "gpu0":
+            raise GmgError("the node's answer is not valid")
+        return await answered(self, slot)
+
+    monkeypatch.setattr(EndedSession, "speed", speed)
+    assert why((), as_json=False, stacks=False) == 0
+    out, err = capsys.readouterr()
+    assert (out, err) == ("gpu1  stopped\n", "gmg-tui: gpu0: the node's answer is not valid\n")
+    with pytest.raises(GmgError, match="not valid"):
+        why(("gpu0",), as_json=False, stacks=False)

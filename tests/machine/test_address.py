@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from gmg_tui.machine.address import address_for, is_numeric, started_from
+from gmg_tui.machine.address import address_for, is_numeric, is_reachable, started_from
 
 _NETWORK = """
 ip link set lo up
@@ -44,3 +44,24 @@ def test_ssh_and_slurm_name_the_machine_that_started_a_process() -> None:
     assert started_from({}) == ()
     assert [is_numeric(name) for name in ("10.0.0.2", "fe80::1%eth0", "login", "")] == [True, True, False, False]
     assert address_for(("127.0.0.1",)) == address_for(())
+
+
+@pytest.mark.parametrize(
+    ("address", "reachable"),
+    [
+        ("10.0.0.7", True),
+        ("2001:db8::7", True),
+        ("localhost", False),
+        ("node7", False),
+        ("127.9.9.9", False),
+        ("::1", False),
+        ("::ffff:127.0.0.1", False),
+        ("fe80::1", False),
+        ("2001:db8::7%\0", False),
+        ("0.0.0.0", False),
+        ("224.0.0.1", False),
+        ("", False),
+    ],
+)
+def test_only_an_address_of_a_network_is_reachable(address: str, reachable: bool) -> None:
+    assert is_reachable(address) is reachable

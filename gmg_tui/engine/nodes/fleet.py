@@ -19,6 +19,7 @@ from gmg_tui.engine.nodes.node import Node, kinds
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
+from gmg_tui.machine.address import is_reachable
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.files import reading
 from gmg_tui.machine.folders import names_of, owners, write_own
@@ -162,7 +163,7 @@ class Fleet:
         names = {self._slots[slot].slot.node for slot in slots}
         first = self._slots[slots[0]].slot.node
         address, port = await self._nodes[first].rendezvous_address()
-        if len(names) > 1 and address == LOOPBACK and not isinstance(self._launcher, Local):
+        if len(names) > 1 and not is_reachable(address) and not isinstance(self._launcher, Local):
             raise GmgError(f"the ranks cannot meet: {first} has reported no address that other nodes can reach", 1)
         return (LOOPBACK if len(names) == 1 else address), port
 

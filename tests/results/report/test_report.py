@@ -25,6 +25,7 @@ from gmg_tui.model import (
     WorkerState,
 )
 from gmg_tui.model.errors import GmgError
+from gmg_tui.model.tried import below_median
 from gmg_tui.results import report_text as text
 from gmg_tui.results.json_csv_export import TABLE
 from gmg_tui.results.report import ReportData, ordered
@@ -178,13 +179,32 @@ def test_a_result_with_the_name_of_a_column_can_be_sorted_by() -> None:
     assert [row.number for row in best] == [2, 1]
 
 
+def _rated(rate: float) -> Attempt:
+    return Attempt(1, fps=Fps(rate, rate, rate, 9), comparable=True)
+
+
 def test_a_gpu_that_is_slower_than_the_others_is_named() -> None:
     rates = {"gpu0": 100.0, "gpu1": 101.0, "gpu2": 92.0, "gpu3": 100.0}
     slots = tuple(Slot(name, Gpu(n, name, "H100")) for n, name in enumerate(rates))
-    rated = [(slot, Attempt(1, fps=Fps(rate, rate, rate, 9), comparable=True)) for slot, rate in rates.items()]
+    rated = [(slot, _rated(rate)) for slot, rate in rates.items()]
     data = _data(*(JobRecord(n, slot, slot=slot, last=last) for n, (slot, last) in enumerate(rated, 1)))
     session = structs.replace(records.session(Path("/sim-1")), slots=slots)
     assert structs.replace(data, session=session).slow_slots == ["gpu2: 8 % below the median"]
+
+
+def test_a_node_with_many_slots_and_false_rates_makes_no_slot_of_others_slow() -> None:
+    def slow(**nodes: list[float]) -> dict[str, float]:
+        return below_median(
+            (Slot(f"{node}/gpu{n}", Gpu(n, f"{node}{n}", "H100"), node), _rated(rate))
+            for node, rates in nodes.items()
+            for n, rate in enumerate(rates)
+        )
+
+    honest = [100.0, 101.0, 99.0]
+    assert slow(a=honest, b=honest, liar=[1000.0] * 64) == {}
+    assert slow(a=honest, liar=[1000.0] * 64) == {}
+    assert set(slow(a=honest, b=[100.0, 90.0], liar=[1000.0] * 64)) == {"b/gpu1"}
+    assert set(slow(a=honest, b=honest, liar=[50.0] * 64)) == {f"liar/gpu{n}" for n in range(64)}
 
 
 def test_a_narrow_terminal_names_dropped_columns_and_a_pipe_gets_all() -> None:
