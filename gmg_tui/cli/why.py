@@ -12,6 +12,7 @@ from gmg_tui.cli.printing import note, print_json
 from gmg_tui.diagnosis.verdicts import judge
 from gmg_tui.model import SpeedFacts, Verdict
 from gmg_tui.model.errors import GmgError, listed
+from gmg_tui.results.job_columns import as_plain
 from gmg_tui.session.client import EngineClient, Source, answering
 from gmg_tui.session.ended_session import EndedSession
 
@@ -34,7 +35,7 @@ def why(words: tuple[str, ...], *, as_json: bool, stacks: bool) -> int:
     entry = sessions.find(name, running=runs and name is None)
     answers = asyncio.run(_ask(entry, slot, stacks=stacks))
     if as_json:
-        print_json([{"slot": facts.slot, "verdict": verdict, "facts": facts} for facts, verdict in answers])
+        print_json([{"slot": of.slot, "verdict": as_plain(verdict), "facts": as_plain(of)} for of, verdict in answers])
     else:
         width = max((len(facts.slot) for facts, _ in answers), default=0)
         print("\n".join(line for facts, verdict in answers for line in lines(facts.slot, verdict, width)))

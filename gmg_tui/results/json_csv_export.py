@@ -12,7 +12,7 @@ from gmg_tui.machine.folders import write_own
 from gmg_tui.model import JobRecord, Session, Snapshot, Tuning, Worker, WorkerState, own_rates, units
 from gmg_tui.model.text import encoded
 from gmg_tui.results.column import as_csv, cell
-from gmg_tui.results.job_columns import as_plain, columns, job_json
+from gmg_tui.results.job_columns import as_plain, columns, job_json, moment
 from gmg_tui.session import LOGS, STORE, SUMMARY, TUNE
 from gmg_tui.session.store.database import encode
 from gmg_tui.session.store.reader import Stored, open_store
@@ -52,7 +52,8 @@ def detailed(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[bytes]:
     """Yields `detailed_results.json` with a job on each line, in the order of `jobs`."""
     between, best = b'{"jobs": [\n', stored.best()
     for job in jobs:
-        best_values = {name: point._asdict() for name, point in best.get(job.number, {}).items()}
+        points = best.get(job.number, {}).items()
+        best_values = {name: point._asdict() | {"time": moment(point.time)} for name, point in points}
         whole = job_json(job, stored.attempts_of(job.number)) | {"best": best_values}
         yield between + encode(whole).encode()
         between = b",\n"

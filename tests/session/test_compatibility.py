@@ -12,12 +12,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import Struct
 
 import gmg_tui
 from gmg_tui import session as sessions
 from gmg_tui.cli import gpus
 from gmg_tui.cli.doctor import Finding
-from gmg_tui.model import Gpu, GpuProcess, GpuSample
+from gmg_tui.model import Gpu, GpuProcess, GpuSample, SpeedFacts, Verdict
+from gmg_tui.model.speed import HotSpot, Load, Shares
 from gmg_tui.results.json_csv_export import export
 from gmg_tui.scripts import interpreter
 from gmg_tui.session import RECORD, STORE
@@ -114,6 +116,9 @@ _FREE = {"values", "env", "metrics", "result", "rates", "factors", "simulator"}
 """Fields whose names are the user's, the script's or those of slots."""
 
 
+_TIMES = {"time", "started", "saved", "since"}
+
+
 def _fields(value: object) -> dict[str, str]:
     """The fields of a JSON output, at any depth, with their types."""
     found: dict[str, str] = {}
@@ -140,19 +145,30 @@ def test_each_field_of_gpus_and_doctor_is_in_the_manual() -> None:
     assert set(Finding.__struct_fields__) == _line_of("doctor --json")
 
 
+@pytest.mark.parametrize("kind", [Verdict, SpeedFacts, Load, Shares, HotSpot])
+def test_each_fact_of_why_is_in_the_manual(kind: type[Struct]) -> None:
+    assert set(kind.__struct_fields__) <= _line_of("why --json")
+
+
 @pytest.mark.parametrize(
-    "words",
-    [("ls",), ("report", "plain"), ("report", "plain", "group"), ("summary.json",), ("tune.json",)],
-    ids=" ".join,
+    ("words", "heading"),
+    [
+        ("ls", "ls --json"),
+        ("why plain", "why --json"),
+        ("report plain", "report A --json"),
+        ("report plain group", "report A B --json"),
+        ("", "summary.json"),
+        ("", "tune.json"),
+    ],
 )
-def test_each_field_of_the_json_outputs_is_in_the_manual(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_each_field_of_the_json_outputs_is_in_the_manual(words: str, heading: str, tmp_path: Path) -> None:
     folders = {name: _restored(f"12/{name}", tmp_path) for name in ("plain", "sweep", "tuning", "group")}
-    if words[0].endswith(".json"):
-        folder = folders["tuning"]
-        entry = sessions.inspect(folder)
-        export(entry.record.session)
-        text, heading = (folder / words[0]).read_text(), words[0]
+    if words:
+        text = _asked(*words.split(), "--json")
     else:
-        text, heading = _asked(*words, "--json"), {1: "ls", 2: "report A", 3: "report A B"}[len(words)] + " --json"
-    missing = _fields(json.loads(text)).keys() - _line_of(heading)
+        export(sessions.inspect(folders["tuning"]).record.session)
+        text = (folders["tuning"] / heading).read_text()
+    fields = _fields(json.loads(text))
+    missing = fields.keys() - _line_of(heading)
     assert not missing, f"{heading}: {sorted(missing)}"
+    assert {fields[name] for name in _TIMES & fields.keys()} <= {"str", "NoneType"}
