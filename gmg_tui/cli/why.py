@@ -12,11 +12,13 @@ from gmg_tui.cli.printing import note, print_json
 from gmg_tui.diagnosis.verdicts import judge
 from gmg_tui.model import SpeedFacts, Verdict
 from gmg_tui.model.errors import GmgError, listed
+from gmg_tui.results import table
 from gmg_tui.results.job_columns import as_plain
 from gmg_tui.session.client import EngineClient, Source, answering
 from gmg_tui.session.ended_session import EndedSession
 
 _WIDTH = 116
+"""Greatest width of a line."""
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _ON_STACKS = frozenset({"script", "host"})
 """Verdicts that stacks can explain."""
@@ -45,10 +47,12 @@ def why(words: tuple[str, ...], *, as_json: bool, stacks: bool) -> int:
 def lines(slot: str, verdict: Verdict, width: int) -> Iterator[str]:
     """Yields the lines of a verdict, the slot in `width` cells."""
     yield f"{slot:{width}}  {verdict.text}"
+    columns = min(table.output()[0] or _WIDTH, _WIDTH)
     indent = " " * (width + 2)
-    evidence = " · ".join(fact.replace(" ", _NO_BREAK) for fact in verdict.evidence)
-    for text in (evidence, f"try: {verdict.advice}" if verdict.advice else ""):
-        for line in textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent=indent):
+    facts = (fact.replace(" ", _NO_BREAK) if len(fact) < columns / 2 else fact for fact in verdict.evidence)
+    wrapper = textwrap.TextWrapper(columns, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+    for text in (" · ".join(facts), f"try: {verdict.advice}" if verdict.advice else ""):
+        for line in wrapper.wrap(text):
             yield line.replace(_NO_BREAK, " ")
 
 
