@@ -22,7 +22,7 @@ async def _start(*words: str) -> Process:
 
 
 async def _gmg(*words: str) -> Done:
-    """Run a command in a thread, so that the scripted engines can answer it."""
+    """Runs a command in a thread, so that the scripted engines can answer it."""
     return await asyncio.to_thread(in_process, *words)
 
 
@@ -34,7 +34,7 @@ async def test_ls_lists_running_ended_and_lost_sessions() -> None:
     async with lost:
         await lost.leave(ended=False)
     async with ScriptedEngine(("cpu0", "cpu1"), "sim.py") as engine:
-        # The record still has the workers as starting: what is shown comes from the engine.
+        # The record still says that the workers are starting: the output must come from the engine.
         engine.move("cpu0", WorkerState.RUNNING, fps=Fps(1500.0, 1400.0, 1600.0, 3, 1480.0))
         engine.move(
             "cpu1",
@@ -116,7 +116,7 @@ async def test_stop_reports_workers_that_ignore_sigint_and_waits_for_the_engine(
     assert err.decode().splitlines() == ["stopping sim-1", "still running: cpu0 (SIGTERM)", "sim-1 has ended"]
 
 
-async def test_stop_without_a_name_asks_on_a_terminal_before_a_long_session_ends() -> None:
+async def test_stop_without_a_name_asks_on_a_terminal_before_ending_a_long_session() -> None:
     program = "from gmg_tui.cli import app, stop; stop._ASK_S = -1; app.main()"
 
     def stop(answer: str) -> str:
@@ -130,7 +130,7 @@ async def test_stop_without_a_name_asks_on_a_terminal_before_a_long_session_ends
         assert "stopping sim-1" in await asyncio.to_thread(stop, "y")
 
 
-async def test_a_second_interrupt_of_stop_kills() -> None:
+async def test_a_second_interrupt_during_stop_kills_the_workers() -> None:
     async with ScriptedEngine() as engine:
         process = await _start("stop", "sim-1")
         await engine.ends.get()
@@ -167,7 +167,7 @@ async def test_several_sessions_are_stopped_at_once(names: tuple[str, ...]) -> N
         assert (await _gmg("stop"))[1:] == (refused, 2)
         process = await _start("stop", *names)
         for engine in (second, first):
-            await engine.ends.get()  # of both, before either ends
+            await engine.ends.get()  # both are asked before either ends
         for engine in (first, second):
             engine.end_all(WorkerState.STOPPED)
             await engine.leave(ended=True)
@@ -201,7 +201,7 @@ async def test_ls_counts_the_jobs_of_a_sweep() -> None:
     assert json.loads(out)[0]["jobs"] == jobs
 
 
-async def test_alerts_of_a_running_session_stand_under_its_line() -> None:
+async def test_ls_lists_the_alerts_of_a_running_session_below_it() -> None:
     async with ScriptedEngine() as engine:
         info = Alert("slow", Severity.INFO, "3 % below the median", 1.0)
         stuck = Alert("stuck", Severity.ERROR, "no output for 74 s", 2.0)

@@ -1,4 +1,4 @@
-"""Trainings that are killed at random moments, alone, with their engine or by its death, and continue to their end."""
+"""Training jobs finish although they, their engine or both are killed at random moments."""
 
 import os
 import random
@@ -67,7 +67,7 @@ for number in range(first, ITERATIONS):
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A sweep of trainings that continue from their checkpoints."""
+    """A sweep of training jobs that resume from their checkpoints."""
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch/__init__.py").touch()
     (tmp_path / "torch/serialization.py").write_text(_TORCH)
@@ -86,7 +86,7 @@ def _jobs() -> list[JobRecord]:
 
 
 def _is_training(pid: int) -> bool:
-    """True if the process is one of this test's trainings: a record may be of an attempt that has ended."""
+    """True if this process runs one of the test's jobs: the PID in a record may have been reused."""
     try:
         process = psutil.Process(pid)
         return any("train.py" in word for word in process.cmdline()) and process.environ().get("GMG_SESSION") == "kills"
@@ -94,40 +94,40 @@ def _is_training(pid: int) -> bool:
         return False
 
 
-def _starts(of: Path) -> Iterator[tuple[int, int]]:
-    for line in (of / "starts").read_text().splitlines():
+def _starts(folder: Path) -> Iterator[tuple[int, int]]:
+    for line in (folder / "starts").read_text().splitlines():
         first, best = line.split()
         yield int(first), int(best)
 
 
-def test_killed_trainings_continue_from_their_newest_complete_checkpoints(file: Path) -> None:
-    chance, kills, options = random.Random(KILLS), 0, ("--cpu", "2", "--restart", "failure", "--max-restarts", "1000")
-    begin = [*COMMAND, "sweep", "--headless", *options, "--name", "kills", str(file)]
-    again = [*COMMAND, "sweep", "--headless", *options, "--resume", "kills"]
-    command, engines = begin, 0
+def test_killed_jobs_resume_from_their_newest_complete_checkpoints(file: Path) -> None:
+    rng, kills, options = random.Random(KILLS), 0, ("--cpu", "2", "--restart", "failure", "--max-restarts", "1000")
+    start = [*COMMAND, "sweep", "--headless", *options, "--name", "kills", str(file)]
+    resume = [*COMMAND, "sweep", "--headless", *options, "--resume", "kills"]
+    command, engines = start, 0
     while command:
         with subprocess.Popen(command, cwd=file.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
             command, engine_dies = [], False
             while run.poll() is None and kills < KILLS and not engine_dies:
                 with suppress(subprocess.TimeoutExpired):
-                    run.wait(chance.uniform(0.3, 1.5))
+                    run.wait(rng.uniform(0.3, 1.5))
                 live = [pid for job in _jobs() if job.state.live and (pid := job.last.pid) and _is_training(pid)]
                 try:
                     engine = find("kills", running=True).record.session.engine_pid
-                except GmgError:  # it is only starting, or has just ended
+                except GmgError:  # still starting, or just ended
                     continue
                 if run.poll() is not None or not live:
                     continue
-                what, kills = chance.choice(("worker", "engine", "both")), kills + 1
+                what, kills = rng.choice(("worker", "engine", "both")), kills + 1
                 engine_dies = what != "worker"
                 pids = [engine] if engine_dies else []
-                pids += [chance.choice(live)] if what != "engine" else []
+                pids += [rng.choice(live)] if what != "engine" else []
                 for pid in pids:
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
             run.wait(LONG_S * 10)
             if engine_dies:
-                command, engines = again, engines + 1
+                command, engines = resume, engines + 1
                 wait_until(lambda: find("kills", running=False).state != "running")
     jobs = _jobs()
     assert [(job.state, job.reason) for job in jobs] == [(WorkerState.FINISHED, None)] * JOBS
@@ -139,6 +139,6 @@ def test_killed_trainings_continue_from_their_newest_complete_checkpoints(file: 
         assert sorted(set(done)) == list(range(ITERATIONS))
         assert done[-1] == ITERATIONS - 1
         lost += [best - first for first, best in _starts(folder)]
-        assert all(first <= best for first, best in _starts(folder)), "never from a file that is incomplete"
+        assert all(first <= best for first, best in _starts(folder)), "resumed from an incomplete file"
     print(f"{kills} kills, {engines} of the engine; iterations repeated at each start: {lost}")
     assert in_process("report", "kills").returncode == 0

@@ -46,7 +46,7 @@ def _worker_facts(worker: Worker, history: History) -> Iterator[Fact]:
     return facts.worker_facts(SlotView(sessions.session(4).slots[0], worker, None, history, sessions.NOW))
 
 
-def test_a_rate_is_shown_with_its_source_and_beside_the_number_printed_last() -> None:
+def test_a_rate_is_shown_with_its_source_and_the_number_printed_last() -> None:
     fps = Fps(24_200_311.0, 23_950_114.0, 24_410_777.0, 812, 24_013_029.0, counted="probe")
     worker = changed(sessions.edited_snapshot().workers[0], fps=fps)
     texts = _texts(list(_worker_facts(worker, History())))
@@ -60,7 +60,6 @@ def test_a_rate_is_shown_with_its_source_and_beside_the_number_printed_last() ->
 
 
 def test_an_ended_worker_has_no_current_values() -> None:
-    """A stopped worker was shown with a current rate."""
     worker = changed(sessions.edited_snapshot().workers[0], state=WorkerState.STOPPED)
     texts = _texts(list(_worker_facts(worker, History())))
     assert "FPS 23,950,114 over the whole attempt" in texts
@@ -72,7 +71,7 @@ def test_an_ended_worker_has_no_current_values() -> None:
 # The GPU
 
 
-def test_the_gpu_has_all_its_figures_with_their_units() -> None:
+def test_a_gpu_is_shown_with_all_its_metrics_and_their_units() -> None:
     snapshot, gpu = sessions.edited_snapshot(), sessions.gpu(0)
     texts = _texts(list(facts.gpu_facts(gpu, snapshot.samples[0], snapshot.workers[0])))
     for text in (
@@ -155,7 +154,7 @@ def test_the_charts_cover_the_newest_attempt_of_a_job_and_end_with_the_worker() 
     assert any("highest 100 %" in row and "lowest 100 %" in row for row in _charts(series=series, worker=waiting))
 
 
-def test_unknown_values_are_named_and_not_drawn_as_zero() -> None:
+def test_unknown_values_are_explained_and_not_drawn_as_zero() -> None:
     unknown = Series("gpu0", sessions.NOW, 1.0, (None,) * 9, (None,) * 9, (None,) * 9, (None,) * 9)
     worker = changed(sessions.edited_snapshot().workers[0], fps=None)
     silent = GpuSample(sessions.gpu(0).uuid, gpu_util_pct=3.0)
@@ -173,7 +172,7 @@ def test_unknown_values_are_named_and_not_drawn_as_zero() -> None:
 
 
 @pytest.mark.parametrize(("height", "titles"), [(14, 4), (13, 3), (8, 2), (5, 1), (4, 0), (0, 0), (-3, 0)])
-def test_the_lowest_charts_are_dropped_when_rows_are_few(height: int, titles: int) -> None:
+def test_the_lowest_charts_are_dropped_if_the_pane_is_low(height: int, titles: int) -> None:
     rows = _charts(height=height)
     assert sum(bool(plot) for plot in _plots(rows).values()) == titles
     assert len(rows) <= max(1, height)
@@ -222,7 +221,7 @@ async def test_tab_the_mouse_and_keys_show_each_tab_below_the_workers() -> None:
         await play.sees(pilot, "following")
 
 
-async def test_enter_and_a_click_on_the_selected_worker_enlarge_the_pane_and_escape_takes_it_back() -> None:
+async def test_enter_or_a_click_on_the_selected_worker_enlarges_the_pane_and_escape_restores_it() -> None:
     app = play.edited()
     async with app.run_test(size=(100, 30)) as pilot:
         for open_it in (press(pilot, "enter"), click(pilot, "gpu0 ")):
@@ -234,7 +233,7 @@ async def test_enter_and_a_click_on_the_selected_worker_enlarge_the_pane_and_esc
             assert "attempt 2  PID" not in play.shown(app)
 
 
-async def test_keys_scroll_what_is_shown() -> None:
+async def test_keys_scroll_the_tab() -> None:
     async with play.enlarged(Tab.SETUP, size=(60, 12)) as pilot:
         await play.sees(pilot, "Command line")
         await press(pilot, "end")
@@ -243,7 +242,7 @@ async def test_keys_scroll_what_is_shown() -> None:
         await play.sees(pilot, "Command line")
 
 
-async def test_the_tab_stays_when_a_dialog_over_it_closes() -> None:
+async def test_the_tab_stays_after_a_dialog_closes() -> None:
     async with play.enlarged(Tab.CHARTS) as pilot:
         for close in (("X", "n"), ("e", "escape")):
             await press(pilot, *close)
@@ -251,7 +250,7 @@ async def test_the_tab_stays_when_a_dialog_over_it_closes() -> None:
             await play.sees(pilot, "attempt 2  PID", "lowest")
 
 
-async def test_a_tab_asks_the_engine_only_while_it_is_shown() -> None:
+async def test_a_hidden_tab_does_not_query_the_engine() -> None:
     engine = play.edited_engine()
     async with play.enlarged(Tab.SETUP, engine) as pilot:
         await play.sees(pilot, "Command line")
@@ -304,7 +303,7 @@ def _process(pid: int) -> GpuProcess:
     return GpuProcess(pid, "python", float(pid), "eve", f"job-{pid}")
 
 
-async def test_each_row_has_the_owner_of_its_process() -> None:
+async def test_each_process_is_shown_with_its_owner() -> None:
     async with play.enlarged(Tab.PROCESSES) as pilot:
         await play.sees(pilot, "not visible")
         assert tables.rows(pilot.app) == [
@@ -330,7 +329,7 @@ async def test_the_cursor_stays_on_its_process_while_others_come_and_go(monkeypa
         await play.sees(pilot, "job-40")
 
 
-async def test_without_a_list_of_processes_the_reason_is_shown() -> None:
+async def test_a_missing_list_of_processes_is_explained() -> None:
     engine = play.edited_engine()
     engine.details_of["gpu0"] = msgspec.structs.replace(sessions.details(), processes=None)
     async with play.enlarged(Tab.PROCESSES, engine) as pilot:
@@ -339,7 +338,7 @@ async def test_without_a_list_of_processes_the_reason_is_shown() -> None:
         await play.sees(pilot, "cpu0 is a share of the CPU and has no GPU.")
 
 
-async def test_events_list_all_that_happened_with_their_number_on_the_tab() -> None:
+async def test_the_events_tab_lists_all_events_and_its_title_counts_them() -> None:
     engine = play.edited_engine()
     engine.events_so_far = (
         Occurrence(1, sessions.NOW, OccurrenceKind.STARTED, "gpu0 has started attempt 1", "gpu0", quiet=True),
@@ -385,7 +384,7 @@ def _four_attempts() -> FakeEngine:
     return engine
 
 
-async def test_attempts_are_explained_and_enter_edits_with_the_settings_of_an_earlier_one() -> None:
+async def test_attempts_show_their_results_and_enter_edits_with_the_settings_of_an_earlier_one() -> None:
     async with play.enlarged(Tab.ATTEMPTS, _four_attempts(), size=(160, 36)) as pilot:
         await play.sees(pilot, "17,000,000", "1:40")
         await press(pilot, "down")
@@ -421,7 +420,7 @@ async def test_the_log_of_an_attempt_is_shown_where_it_begins() -> None:
 # Keys
 
 
-async def test_left_and_right_show_the_neighbour_and_select_it() -> None:
+async def test_left_and_right_select_and_show_the_neighbour() -> None:
     async with play.enlarged(Tab.SETUP) as pilot:
         await press(pilot, "l", "right", "h")
         await play.sees(pilot, "gpu1", "-e run-1")
@@ -432,14 +431,14 @@ async def test_left_and_right_show_the_neighbour_and_select_it() -> None:
         await play.sees(pilot, "▸ gpu3")
 
 
-async def test_keys_act_on_the_worker_shown_and_not_on_the_marked() -> None:
+async def test_keys_act_on_the_shown_worker_and_not_on_marked_ones() -> None:
     engine = play.edited_engine()
     async with play.enlarged(Tab.CHARTS, engine, "escape", "space", "enter", "l", "r", "x", "X", "y") as pilot:
         assert asked(engine) == [("restart", "gpu1"), ("stop", "gpu1"), ("kill", "gpu1")]
         await play.sees(pilot, "2 of 4")
 
 
-# What changes
+# Updates
 
 
 async def test_each_snapshot_is_shown_with_its_problems_at_the_top() -> None:
