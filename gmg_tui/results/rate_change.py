@@ -9,12 +9,12 @@ from typing import NamedTuple
 from gmg_tui.jobs.tune.fit import MIN_INTERVAL, t_95
 
 BLOCK_S = 10.0
-"""The window of the current rate; shorter blocks would repeat its figures."""
+"""Length of a block: the window of the current rate, as shorter blocks would repeat its samples."""
 _MIN_BLOCKS = 4
 _MAX_BLOCKS = 20
 """More blocks are merged into longer ones, which are less correlated."""
 _MIN_CORRELATION = 0.25
-"""Correlation of consecutive blocks of `BLOCK_S`, as half of their windows overlap."""
+"""Correlation of consecutive blocks of `BLOCK_S`, whose windows overlap by half."""
 _MAX_CORRELATION = 0.7
 
 
@@ -26,7 +26,7 @@ class Measured(NamedTuple):
 
 
 class Change(NamedTuple):
-    """The rate change from one session to another, per cent."""
+    """The rate change from one session to another, in percent."""
 
     pct: float
     interval_pct: tuple[float, float] | None
@@ -35,15 +35,15 @@ class Change(NamedTuple):
     """The number of slots, jobs or values measured in both."""
 
     def is_slower(self, than_pct: float) -> bool:
-        """True if the rate fell by more than `than_pct`, and not because of noise."""
+        """True if the rate fell by more than `than_pct`, and beyond the noise."""
         return self.pct < -than_pct and (self.interval_pct is None or self.interval_pct[1] < 0)
 
 
 def change(before: Mapping[str, Measured], after: Mapping[str, Measured]) -> Change | None:
-    """Returns the change of the rates that both have, by name; None without any.
+    """Returns the change in the rates that both sessions have under the same name; None if there are none.
 
-    The noise is the spread of the changes, but at least the noise within the runs, which is all that a single pair
-    reveals.
+    The interval is the larger of two estimates: from the spread of the changes, and from the noise within the runs. A
+    single pair has only the latter.
     """
     pairs = [(rate, after[name]) for name, rate in before.items() if name in after]
     pairs = [pair for pair in pairs if min(pair[0].rate, pair[1].rate) > 0]
@@ -51,12 +51,12 @@ def change(before: Mapping[str, Measured], after: Mapping[str, Measured]) -> Cha
         return None
     logs = [math.log(new.rate / old.rate) for old, new in pairs]
     between = (stdev(logs) / math.sqrt(len(logs)), len(logs) - 1) if len(logs) > 1 else None
-    errors = [error for error in (between, _within(pairs)) if error is not None]
+    errors = [error for error in (between, _error_within(pairs)) if error is not None]
     mean, interval_pct = fmean(logs), None
     if errors:
-        # Use the larger estimate, as the spread of two or three slots is uncertain.
-        half = max(MIN_INTERVAL, t_95(sum(freedom for _, freedom in errors)) * max(error for error, _ in errors))
-        interval_pct = _pct(mean - half), _pct(mean + half)
+        # The spread of two or three slots is uncertain.
+        half_width = max(MIN_INTERVAL, t_95(sum(freedom for _, freedom in errors)) * max(error for error, _ in errors))
+        interval_pct = _pct(mean - half_width), _pct(mean + half_width)
     return Change(_pct(mean), interval_pct, len(pairs))
 
 
@@ -64,27 +64,27 @@ def _pct(log: float) -> float:
     return 100 * math.expm1(log)
 
 
-def _within(pairs: Sequence[tuple[Measured, Measured]]) -> tuple[float, int] | None:
+def _error_within(pairs: Sequence[tuple[Measured, Measured]]) -> tuple[float, int] | None:
     """Returns the standard error from the noise within the runs, and its degrees of freedom; None if a run has no blocks."""
-    errors = [_error(run) for pair in pairs for run in pair]
-    known = [error for error in errors if error is not None]
-    if len(known) < len(errors):
+    variances = [_variance(run) for pair in pairs for run in pair]
+    known = [variance for variance in variances if variance is not None]
+    if len(known) < len(variances):
         return None
     error = math.sqrt(sum(variance for variance, _ in known)) / len(pairs)
     return error, sum(count - 1 for _, count in known)
 
 
-def _error(run: Measured) -> tuple[float, int] | None:
-    """Returns the relative variance of a run's mean, and the number of its blocks; None if there are too few."""
+def _variance(run: Measured) -> tuple[float, int] | None:
+    """Returns the relative variance of a run's mean, and the number of blocks behind it; None if there are too few."""
     if len(run.blocks) < _MIN_BLOCKS or min(run.blocks) <= 0:
         return None
-    each = math.ceil(len(run.blocks) / _MAX_BLOCKS)
-    whole = len(run.blocks) // each * each
-    blocks = [fmean(run.blocks[first : first + each]) for first in range(0, whole, each)]
+    size = math.ceil(len(run.blocks) / _MAX_BLOCKS)
+    end = len(run.blocks) // size * size
+    blocks = [fmean(run.blocks[first : first + size]) for first in range(0, end, size)]
     mean = fmean(blocks)
-    around = [block / mean - 1 for block in blocks]
-    square = sum(value * value for value in around)
-    seen = sum(left * right for left, right in pairwise(around)) / square if square else 0.0
-    correlation = min(max(seen, _MIN_CORRELATION / each), _MAX_CORRELATION)
-    variance = square / (len(blocks) - 1) / len(blocks) * (1 + correlation) / (1 - correlation)
+    deviations = [block / mean - 1 for block in blocks]
+    squares = sum(value * value for value in deviations)
+    observed = sum(left * right for left, right in pairwise(deviations)) / squares if squares else 0.0
+    correlation = min(max(observed, _MIN_CORRELATION / size), _MAX_CORRELATION)
+    variance = squares / (len(blocks) - 1) / len(blocks) * (1 + correlation) / (1 - correlation)
     return variance, len(blocks)
