@@ -1,4 +1,4 @@
-"""Several jobs on one GPU (`--per-gpu`): whether another one fits into memory, and whether packing pays."""
+"""Packs several jobs onto one GPU (`--per-gpu`): checks that memory suffices, and compares speeds."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple
@@ -7,10 +7,10 @@ from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.model import JobRecord, WorkerState, units
 
 _SETTLE_S = 12.0
-"""Rates are means over 10 s, so earlier ones still include other jobs."""
-_MIN_SECONDS = 20
-"""Minimum seconds of each to compare."""
-_SAME_PCT = 1.0
+"""Seconds to wait for rates, means over 10 s, after the jobs on a GPU change."""
+_SAMPLES = 20
+"""Samples to collect of each combination, one per second, before comparing them."""
+_MIN_DIFFERENCE_PCT = 1.0
 
 
 class Running(NamedTuple):
@@ -27,12 +27,12 @@ class Packing:
     def __init__(self, per_gpu: int, report: Callable[[str], None]) -> None:
         self._per_gpu, self._report = per_gpu, report
         self._since: dict[str, tuple[Hashable, float]] = {}
-        """The attempts running on each GPU, and since when."""
+        """The attempts running on each GPU, and the time (monotonic seconds) of their last change."""
         self._totals: dict[tuple[int, int | None], list[float]] = {}
         """Total rates, by number of jobs and environments per job."""
 
-    def watch(self, slots: Iterable[EngineSlot], now: float) -> None:
-        """Adds the jobs running on all GPUs at `now`, monotonic seconds; call it each second."""
+    def sample(self, slots: Iterable[EngineSlot], now: float) -> None:
+        """Samples the jobs on all GPUs at `now`, monotonic seconds; call it each second."""
         running: dict[str, list[Running]] = {}
         for slot in slots:
             worker, jobs = slot.worker, running.setdefault(slot.gpu_uuid or "", [])
@@ -44,7 +44,7 @@ class Packing:
             self.add(gpu, jobs, now)
 
     def add(self, gpu: str, running: Sequence[Running], now: float) -> None:
-        """Adds the jobs running on a GPU at `now`, monotonic seconds; call it each second."""
+        """Adds a sample of the jobs on one GPU."""
         attempts = frozenset(job.attempt for job in running)
         if self._since.get(gpu, (None, 0.0))[0] != attempts:
             self._since[gpu] = attempts, now
@@ -52,18 +52,18 @@ class Packing:
         if any(job.n_envs != size for job in running) or not running or now - self._since[gpu][1] < _SETTLE_S:
             return
         totals = self._totals.setdefault((len(running), size), [])
-        if len(totals) < _MIN_SECONDS:
+        if len(totals) < _SAMPLES:
             totals.append(sum(job.rate for job in running))
             if (advice := self._compare()) is not None:
                 self._report(advice)
 
     def _compare(self) -> str | None:
         for (count, size), totals in self._totals.items():
-            if count != self._per_gpu or len(totals) < _MIN_SECONDS:
+            if count != self._per_gpu or len(totals) < _SAMPLES:
                 continue
             for other in dict.fromkeys((size and size * count, size)):
                 alone = self._totals.get((1, other), [])
-                if len(alone) >= _MIN_SECONDS and sum(alone) > 0:
+                if len(alone) >= _SAMPLES and sum(alone) > 0:
                     return _verdict(count, size, other, 100 * (sum(totals) / sum(alone) - 1))
         return None
 
@@ -71,28 +71,28 @@ class Packing:
 def _verdict(count: int, size: int | None, other: int | None, gain_pct: float) -> str:
     sized = size is not None and other is not None
     packed, alone = (f"{count} × {size:,} is", f"1 × {other:,}") if sized else (f"{count} jobs are", "1 job")
-    if abs(gain_pct) < _SAME_PCT:
+    if abs(gain_pct) < _MIN_DIFFERENCE_PCT:
         return f"{packed} as fast as {alone}: packing gains nothing"
     if gain_pct > 0:
         return f"{packed} {gain_pct:.0f} % faster than {alone}: packing pays"
     return f"{packed} {-gain_pct:.0f} % slower than {alone}: do not pack"
 
 
-_UNUSED_MIB = 1024.0
-"""Memory in use on a GPU that counts as unused."""
+_MAX_IDLE_MIB = 1024.0
+"""A GPU with at most this much memory in use counts as idle."""
 _TOLERANCE = 0.05
-"""Share by which a job's need may be below its last peak, since allocators vary; not if it failed."""
+"""Deviation of a job's need from its last peak, as allocators vary: assumed lower, or higher if the job failed."""
 
 
-def room_mib(engine_slot: EngineSlot, beside: Iterable[tuple[EngineSlot, JobRecord]]) -> float | None:
-    """Returns the memory free for another job on a slot's GPU; None if nobody else uses it, or if unknown.
+def free_mib(engine_slot: EngineSlot, beside: Iterable[tuple[EngineSlot, JobRecord]]) -> float | None:
+    """Returns the memory free for another job on a slot's GPU; None if the GPU is idle, or if unknown.
 
     `beside` are the jobs running on the GPU, with their slots: their known needs are reserved.
     """
     sample, jobs = engine_slot.sample, list(beside)
     if sample is None or sample.memory_free_mib is None or sample.memory_used_mib is None:
         return None
-    if not jobs and sample.memory_used_mib <= _UNUSED_MIB:
+    if not jobs and sample.memory_used_mib <= _MAX_IDLE_MIB:
         return None
     growth_mib = 0.0
     for other, job in jobs:
@@ -102,12 +102,12 @@ def room_mib(engine_slot: EngineSlot, beside: Iterable[tuple[EngineSlot, JobReco
     return max(0.0, sample.memory_free_mib - growth_mib)
 
 
-def lacks(job: JobRecord, room: float | None) -> str | None:
-    """Returns the memory a job lacks, judged by its earlier use; None if it may fit."""
+def shortage(job: JobRecord, room_mib: float | None) -> str | None:
+    """Describes the shortage if a job does not fit, judged by its last peak; None if it may fit."""
     need_mib = job.last.memory_peak_mib
-    if need_mib is None or room is None:
+    if need_mib is None or room_mib is None:
         return None
     has_failed = job.last.state is WorkerState.FAILED
-    if need_mib * (1 + _TOLERANCE if has_failed else 1 - _TOLERANCE) <= room:
+    if need_mib * (1 + _TOLERANCE if has_failed else 1 - _TOLERANCE) <= room_mib:
         return None
-    return f"{units.mib(need_mib)}, as before, and {units.mib(room)} are free"
+    return f"{units.mib(need_mib)}, as before, and {units.mib(room_mib)} are free"

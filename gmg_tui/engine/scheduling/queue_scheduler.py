@@ -179,7 +179,7 @@ class QueueScheduler:
         if self.source is not None:
             self.source.beat()
         if self.packing is not None:
-            self.packing.watch(self._slots.values(), time.monotonic())
+            self.packing.sample(self._slots.values(), time.monotonic())
 
     async def collect(self, gpus: FreeGpus, wait_s: float) -> None:
         """Opens slots as their GPUs become free, until it has all, or gives up after `wait_s`."""
@@ -340,7 +340,7 @@ class QueueScheduler:
             self._stop(run, Stop(kill=kill))
 
     def _stop(self, run: JobRun, stop: Stop) -> None:
-        """Stops a job for the user; it stays stopped even if the engine is killed meanwhile."""
+        """Stops a job for the user; it stays stopped even if the engine is killed before the job ends."""
         run.stopped, run.again = True, False
         self._recorder.amend(run.lead, halted=True)
         if stop.kill:

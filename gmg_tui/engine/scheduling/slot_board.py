@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gmg_tui.engine import clock
-from gmg_tui.engine.scheduling.packing import lacks, room_mib
+from gmg_tui.engine.scheduling.packing import free_mib, shortage
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.jobs.job_queue import JobQueue
@@ -79,7 +79,7 @@ class _Card:
     paused_until: float = 0.0
     """Monotonic seconds."""
     failed: list[int] = field(default_factory=list)
-    """Early failures there since a job last computed there."""
+    """Jobs that failed early on it since one last computed on it."""
     suspected: str | None = None
     """The reason to start only other GPUs' failed jobs there: its own run elsewhere, to find the cause."""
     lost_since: float | None = None
@@ -279,10 +279,10 @@ class SlotBoard:
         """Returns False on the GPU suspected for the job, on suspected GPUs except for witnesses, and if memory is short."""
         card, witnessed = self._card(self.slots[slot]), self._witnesses.get(job.number)
         is_suspected = card is witnessed or (card.suspected is not None and witnessed is None)
-        return not is_suspected and self._lacks(job, slot) is None
+        return not is_suspected and self._shortage(job, slot) is None
 
-    def _lacks(self, job: JobRecord, slot: str) -> str | None:
-        """Returns the memory that a job lacks on a slot; None if it may fit."""
+    def _shortage(self, job: JobRecord, slot: str) -> str | None:
+        """Describes the shortage of memory for a job on a slot; None if it may fit."""
         if job.last.memory_peak_mib is None:
             return None
         uuid, states = self.slots[slot].gpu_uuid, self.slots
@@ -291,7 +291,7 @@ class SlotBoard:
             for name, number in self.jobs.items()
             if name != slot and states[name].gpu_uuid == uuid
         ]
-        return lacks(job, room_mib(states[slot], beside))
+        return shortage(job, free_mib(states[slot], beside))
 
     def open(self) -> Iterator[EngineSlot]:
         """Yields the slots ready for a job."""
@@ -304,7 +304,7 @@ class SlotBoard:
         return {name: each for name, each in self.slots.items() if self.used(name) and not self._closed_reason(each)}
 
     def _closed_reason(self, engine_slot: EngineSlot) -> str | None:
-        """Returns why no job may ever start on a slot as things are; None if one may."""
+        """Returns the reason that a slot is closed to all jobs; None if it is open."""
         card = self._card(engine_slot)
         if card.benched is not None:
             return f"benched: {card.benched}"
@@ -351,8 +351,8 @@ class SlotBoard:
         if reserved.missing and name in reserved.slots:
             return f"reserved for job {reserved.job}, which needs {units.count(reserved.missing, 'more slot')}"
         first = next(self.queue.next_jobs())
-        if (lack := self._lacks(first, name)) is not None:
-            return f"job {first.number} needs {lack}"
+        if (short := self._shortage(first, name)) is not None:
+            return f"job {first.number} needs {short}"
         return f"the jobs that wait need {units.count(min(widths), 'slot')} at once"
 
     def wait_reason(self, number: int) -> str | None:
@@ -360,8 +360,8 @@ class SlotBoard:
         reserved, record = self._reserved, self.queue.records[number]
         if not reserved.missing or reserved.job != number:
             waits = record.state is WorkerState.WAITING
-            lack = [self._lacks(record, name) for name in self.slots if name not in self.jobs] if waits else []
-            return f"for memory: it needs {lack[0]}" if lack and None not in lack else None
+            short = [self._shortage(record, name) for name in self.slots if name not in self.jobs] if waits else []
+            return f"for memory: it needs {short[0]}" if short and None not in short else None
         verb = "is" if len(reserved.slots) == 1 else "are"
         kept = f"; {' and '.join(reserved.slots)} {verb} reserved for it" if reserved.slots else ""
         return f"for {units.count(reserved.missing, 'more slot')}{kept}"
