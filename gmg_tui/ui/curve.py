@@ -1,6 +1,6 @@
 """The curve of a tuning as rows: the rate over the value, on a logarithmic axis.
 
-Each point has its slot's sign and colour, and an error bar if taller than a cell; a line joins the means, corrected for
+Each point has its slot's marker and colour, and an error bar if taller than a cell; a line joins the means, corrected for
 slow and fast slots; a cross marks a value that did not run. The best rates, where the answer lies, are drawn again,
 enlarged, beside the whole curve.
 """
@@ -14,10 +14,10 @@ from textual.geometry import Size
 from gmg_tui.model import Answer, Trial, TrialKind, TrialState, Tuning, WorkerState
 from gmg_tui.results import tuning_text as tune_words
 from gmg_tui.ui.charts import AXIS_ROWS, GUTTER, ROWS_PER_TICK, Axis, Canvas, bottom_axis, fitted, joined
-from gmg_tui.ui.drawing import STATE_SIGNS, Row
+from gmg_tui.ui.drawing import STATE_SYMBOLS, Row
 
 _COLOURS: Final = ("fps", "warn", "ok", "vram", "title", "text", "error")
-_SIGNS: Final = "●○◆◇■□▲△"
+_MARKERS: Final = "●○◆◇■□▲△"
 _MIN_WIDTH, _MIN_HEIGHT = 10, 2
 """Minimum cells of a plot."""
 _UPPER_RATES: Final = 0.8
@@ -34,8 +34,8 @@ _PAD: Final = 0.04
 """Padding at both ends of the axis of values, as a share of it."""
 _MAX_RATE: Final = 1e15
 """Greater rates are errors in the script."""
-_SIGN_OFFSETS: Final = (0, 1, -1, 2, -2, 3, -3)
-"""Column offsets to try for a sign: signs of equal points stand side by side."""
+_MARKER_OFFSETS: Final = (0, 1, -1, 2, -2, 3, -3)
+"""Column offsets to try for a marker: those of equal points are drawn side by side."""
 
 
 def curve(tuning: Tuning, answer: Answer, selected: int | None, width: int, height: int) -> list[Row]:
@@ -83,11 +83,11 @@ def _panel(tuning: Tuning, answer: Answer, selected: int | None, trials: Sequenc
     plot.join([(trial.value, _corrected(trial, answer)) for trial in points])
     for trial in trials:
         if trial.state is TrialState.FAILED:
-            plot.sign(plot.column(trial.value), 0, STATE_SIGNS[WorkerState.FAILED], "error")
+            plot.marker(plot.column(trial.value), 0, STATE_SYMBOLS[WorkerState.FAILED], "error")
     for trial in points:
-        sign, style = _sign_of(trial.slot, answer)
+        marker, style = _marker_of(trial.slot, answer)
         style = style if trial.state is TrialState.MEASURED else "dim"
-        plot.point(trial, sign, style, "match" if trial.number == selected else style)
+        plot.point(trial, marker, style, "match" if trial.number == selected else style)
     values = {trial.value for trial in trials}
     ticks = plot.ticks(tuning.spec.low)
     ticks = ticks if len(ticks) > 1 else sorted(values)
@@ -127,7 +127,7 @@ class _Plot:
         left, right = left - missing, right + missing
         pad = (right - left) * _PAD
         self._values = Axis(left - pad, right + pad, 1.0)
-        self._signs: set[tuple[int, int]] = set()
+        self._occupied: set[tuple[int, int]] = set()
         ends = [rate for trial in points for rate in (trial.rate or 0.0, *_ends(trial))]
         if all((trial.rate or 0.0) >= 0 for trial in points):
             ends = [max(0.0, rate) for rate in ends]  # a wide interval may reach below zero
@@ -152,21 +152,21 @@ class _Plot:
         places, heights = [self._x(value) for value, _ in points], [self._rates.fraction(rate) for _, rate in points]
         self.canvas.line(joined(places, heights, 2 * self.canvas.width), ["dim"] * self.canvas.width)
 
-    def sign(self, column: int, row: int, sign: str, style: str) -> int:
-        """Draws a sign next to existing ones. Returns its column."""
-        free = (column + aside for aside in _SIGN_OFFSETS if (column + aside, row) not in self._signs)
+    def marker(self, column: int, row: int, marker: str, style: str) -> int:
+        """Draws a marker next to existing ones. Returns its column."""
+        free = (column + aside for aside in _MARKER_OFFSETS if (column + aside, row) not in self._occupied)
         column = next((each for each in free if 0 <= each < self.canvas.width), column)
-        self._signs.add((column, row))
-        self.canvas.put(column, row, sign, style)
+        self._occupied.add((column, row))
+        self.canvas.put(column, row, marker, style)
         return column
 
-    def point(self, trial: Trial, sign: str, style: str, of_sign: str) -> None:
-        """Draws a trial's sign in the style `of_sign`, and its error bar."""
+    def point(self, trial: Trial, marker: str, style: str, marker_style: str) -> None:
+        """Draws a trial's marker, and its error bar in `style`."""
         row = self.row(trial.rate or 0.0)
-        column = self.sign(self.column(trial.value), row, sign, of_sign)
+        column = self.marker(self.column(trial.value), row, marker, marker_style)
         low, high = _ends(trial)
         for each in range(self.row(high), self.row(low) + 1):
-            if (column, each) not in self._signs:
+            if (column, each) not in self._occupied:
                 self.canvas.put(column, each, "│", style)
 
     def ticks(self, low: int) -> list[int]:
@@ -182,20 +182,20 @@ class _Plot:
         return [max(1, low) << power for power in powers if power % each == 0]
 
 
-def _sign_of(slot: str, answer: Answer) -> tuple[str, str]:
-    """Returns the sign of a slot's points, and its style."""
+def _marker_of(slot: str, answer: Answer) -> tuple[str, str]:
+    """Returns the marker of a slot's points, and its style."""
     number = answer.slots.index(slot)
-    return _SIGNS[number % len(_SIGNS)], _COLOURS[number % len(_COLOURS)]
+    return _MARKERS[number % len(_MARKERS)], _COLOURS[number % len(_COLOURS)]
 
 
 def _heading(tuning: Tuning, answer: Answer, points: Sequence[Trial], width: int) -> Row:
-    """Returns the names of the axes, and the sign of each slot."""
+    """Returns the names of the axes, and the marker of each slot."""
     measured = {trial.slot for trial in points}
     row = Row(width).add(f" {tune_words.unit(tuning.spec)}", "strong").add(f" over {tuning.spec.variable}", "dim")
     for slot in answer.slots:
         if slot in measured:
-            sign, style = _sign_of(slot, answer)
-            row.add(f"  {sign}", style).add(f" {slot}")
+            marker, style = _marker_of(slot, answer)
+            row.add(f"  {marker}", style).add(f" {slot}")
     return row
 
 
@@ -204,7 +204,7 @@ def _answer_marks(plot: _Plot, values: Container[int], tuning: Tuning, answer: A
     marks: dict[int, str] = {}
     for name, best in tune_words.values_of(answer, tuning.spec):
         if best.value in values:
-            near = (plot.column(best.value) + aside for aside in _SIGN_OFFSETS)
+            near = (plot.column(best.value) + aside for aside in _MARKER_OFFSETS)
             column = next((each for each in near if 0 <= each < plot.canvas.width and each not in marks), 0)
             marks[column] = name[0].upper()
     return marks

@@ -1,4 +1,4 @@
-"""Appearance: named styles, signs, rows of cells, braille lines and bars.
+"""Appearance: named styles, symbols, rows of cells, braille lines and bars.
 
 All text reaches the main screen through `Row`, which cleans it: nothing a worker writes acts as a control sequence. A
 `Segment` has no markup, so none is ever parsed.
@@ -50,7 +50,7 @@ ATTRIBUTES: Mapping[str, str] = {
 """The attributes that tell a style apart without colours."""
 
 
-STATE_SIGNS: Final[Mapping[WorkerState, str]] = dict(zip(WorkerState, "…○◔◑●◌↻✓✗■", strict=True))
+STATE_SYMBOLS: Final[Mapping[WorkerState, str]] = dict(zip(WorkerState, "…○◔◑●◌↻✓✗■", strict=True))
 
 
 def safe(text: str) -> str:
@@ -78,7 +78,7 @@ def width_of(text: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """Returns `text` in at most `width` cells; a longer one is cut to exactly `width`, with an ellipsis at the end."""
+    """Returns `text`, truncated with an ellipsis to exactly `width` cells if it is longer."""
     if width <= 0 or width_of(text) <= width:
         return text if width > 0 else ""
     return set_cell_size(set_cell_size(text, width - 1).rstrip() + "…", width)
@@ -87,8 +87,8 @@ def cut(text: str, width: int) -> str:
 class Row:
     """A row of fixed width with parts at its left and right ends, and `fill` in between.
 
-    Its pieces are texts with style names: only `strip` needs the colours of a theme. A piece can be
-    clicked: it has the name of an action, of its widget unless it begins with `screen.` or `app.`, and its arguments.
+    Its pieces are texts with style names: only `strip` needs a theme. A clickable piece has an action with arguments;
+    the widget handles the action unless its name begins with `screen.` or `app.`.
     """
 
     __slots__ = ("_fill", "_left", "_right", "_right_used", "_used", "width")
@@ -113,27 +113,27 @@ class Row:
 
     def add(self, text: str, style: str = "text", *, limit: int | None = None, click: OnClick | None = None) -> Self:
         """Appends `text`, cut to the free cells or to `limit`."""
-        clean = cut(safe(text), self.room if limit is None else min(limit, self.room))
-        if clean:
-            self._left.append((clean, style, click))
-            self._used += width_of(clean)
+        shown = cut(safe(text), self.room if limit is None else min(limit, self.room))
+        if shown:
+            self._left.append((shown, style, click))
+            self._used += width_of(shown)
         return self
 
     def end(self, text: str, style: str = "text") -> Self:
-        """Adds `text` at the right end, before earlier additions, if it fits whole."""
-        clean = safe(text)
-        length = width_of(clean)
-        if clean and length <= self.room:
-            self._right.insert(0, (clean, style, None))
-            self._right_used += length
+        """Prepends `text` to the right part, if all of it fits."""
+        shown = safe(text)
+        width = width_of(shown)
+        if shown and width <= self.room:
+            self._right.insert(0, (shown, style, None))
+            self._right_used += width
         return self
 
     def to(self, column: int) -> Self:
-        """Moves on to `column`, unless already past it."""
+        """Pads with spaces to `column`, unless already past it."""
         return self.add(" " * min(column - self._used, self.room))
 
     def append(self, row: Self, *, click: OnClick | None = None) -> Self:
-        """Appends another row, all of which can be clicked if `click` is given. There must be room for it."""
+        """Appends another row, which must fit; `click` makes all of it clickable."""
         self._left += [(text, style, click or own) for text, style, own in row._whole()]
         self._used += row.width
         return self
@@ -146,7 +146,7 @@ class Row:
         return "".join(text for text, *_ in self._whole())
 
     def strip(self, appearance: Appearance, cursor: Style | None = None) -> Strip:
-        """Returns the row in the colours of a theme, or only those of `cursor`, to be legible."""
+        """Renders the row in the colours of a theme, or under the cursor only in `cursor`'s, to stay legible."""
         pieces = [(text, _clickable(appearance[style], click)) for text, style, click in self._whole() if text]
         if cursor is not None:
             pieces = [(text, cursor + Style(bold=style.bold)) for text, style in pieces]
@@ -155,7 +155,7 @@ class Row:
 
 @lru_cache(4096)
 def _clickable(style: Style, click: OnClick | None) -> Style:
-    """Returns a style with Textual's click metadata; equal ones are the same object, for comparing cells."""
+    """Returns a style with Textual's click metadata, cached: cells compare fast if equal styles are one object."""
     return style if click is None else style + Style(meta={"@click": (click[0], click[1:])})
 
 
@@ -163,7 +163,7 @@ def _clickable(style: Style, click: OnClick | None) -> Style:
 
 
 Values: TypeAlias = Sequence[float | None]
-"""Values at even steps, oldest first."""
+"""Values at equal intervals, oldest first."""
 _BRAILLE: Final = 0x2800
 _DOTS: Final = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 """Bits of a braille cell's dots, by column, each from the top."""
@@ -192,7 +192,7 @@ def braille_line(fractions: Values, width: int, height: int) -> list[str]:
 
 
 _PARTIAL_CELL: Final = " ▏▎▍▌▋▊▉"
-"""The last cell of a bar, from empty to full."""
+"""The partly filled cell at the end of a bar, by eighths."""
 
 
 def bar(fraction: float, width: int) -> tuple[str, str]:
@@ -213,7 +213,7 @@ _LOADS: Final[Mapping[str, tuple[Callable[[GpuSample], float | None], Sequence[t
     "power_w": (lambda gpu: _share(gpu.power_w, gpu.power_limit_w), ((0.9, "ok"), (math.inf, "warn"))),
     "temperature_c": (lambda gpu: gpu.temperature_c, ((70.0, "ok"), (85.0, "warn"), (math.inf, "error"))),
 }
-"""The load that a column shows, and upper limits with their styles, ascending."""
+"""The load shown in a column, and its upper limits in ascending order, with their styles."""
 
 
 def _share(value: float | None, whole: float | None) -> float | None:
@@ -221,11 +221,11 @@ def _share(value: float | None, whole: float | None) -> float | None:
 
 
 def load_style(sample: GpuSample, column: str) -> str:
-    """Returns the style of a GPU's metric by its level; `column` is a key of `_LOADS`."""
+    """Returns the style for a GPU's load in `column`, a key of `_LOADS`."""
     load, limits = _LOADS[column]
     value = load(sample)
     return "dim" if value is None else next((style for limit, style in limits if value < limit), "dim")
 
 
 WHEEL_ROWS: Final = 3
-"""Rows of text to scroll for each step of the wheel."""
+"""Rows of text per step of the mouse wheel."""

@@ -177,7 +177,7 @@ class Table(Rows, Generic[T], can_focus=True):
         """Makes room for new columns, sorts `again` if needed, and redraws."""
         for name, column in self._all.items():
             if name not in self._widths and any(column.value(row) is not None for row in changed):
-                self._widths[name] = width_of(column.heading) + 1  # for the sort sign
+                self._widths[name] = width_of(column.heading) + 1  # for the sort arrow
         if again:
             rows: Iterable[T] = self._rows.values()
             if self._sort_by in self._all:
@@ -323,8 +323,8 @@ class Table(Rows, Generic[T], can_focus=True):
     def _heading(self, width: int) -> Row:
         row = Row(width).end("→" if self._full_width > width else "", "dim")
         for place in self._visible_places:
-            column, sign = place.column, "↓" if self._descending else "↑"
-            text = f"{column.heading}{sign if column.name == self._sort_by else ''}"
+            column, arrow = place.column, "↓" if self._descending else "↑"
+            text = f"{column.heading}{arrow if column.name == self._sort_by else ''}"
             place.put(row, text, "dim", ("sort_by", column.name))
         return row
 

@@ -6,7 +6,7 @@ from gmg_tui.jobs.argument_placeholders import as_text
 from gmg_tui.model import JobRecord, Phase, Severity, Slot, Worker, WorkerState, units
 from gmg_tui.model.text import SEPARATOR
 from gmg_tui.scripts.genesis.output.log_text import without_head
-from gmg_tui.ui.drawing import STATE_SIGNS, Piece
+from gmg_tui.ui.drawing import STATE_SYMBOLS, Piece
 from gmg_tui.ui.slots import SlotView, in_trouble, job_of
 
 STATE_STYLES = dict.fromkeys(WorkerState, "title") | {
@@ -27,9 +27,9 @@ COUNTED = "counted in rank 0"
 """Shown for the rate of a rank whose reporter is rank 0."""
 
 
-def sign_of(entry: SlotView) -> str:
+def symbol_of(entry: SlotView) -> str:
     """Returns the character for the worker's state."""
-    return "⚠" if _wrong(entry) else STATE_SIGNS[entry.worker.state]
+    return "⚠" if _wrong(entry) else STATE_SYMBOLS[entry.worker.state]
 
 
 def style_of(entry: SlotView) -> str:

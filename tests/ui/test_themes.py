@@ -16,7 +16,7 @@ from textual.widgets import Static
 from gmg_tui.model.text import safe
 from gmg_tui.session.options import THEMES
 from gmg_tui.ui import themes
-from gmg_tui.ui.drawing import STATE_SIGNS, STYLES, Row
+from gmg_tui.ui.drawing import STATE_SYMBOLS, STYLES, Row
 from gmg_tui.ui.themes import in_ascii
 from tests.ui import play, sessions, sweeps
 
@@ -144,8 +144,8 @@ def test_a_row_under_the_cursor_has_the_cursors_colours() -> None:
 
 
 def test_states_have_distinct_symbols() -> None:
-    signs = [in_ascii(sign) for sign in (*STATE_SIGNS.values(), "⚠")]
-    assert len(set(signs)) == len(signs)
+    symbols = [in_ascii(symbol) for symbol in (*STATE_SYMBOLS.values(), "⚠")]
+    assert len(set(symbols)) == len(symbols)
 
 
 async def test_a_theme_of_the_settings_is_drawn_and_offered(monkeypatch: pytest.MonkeyPatch) -> None:

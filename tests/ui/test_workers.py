@@ -161,7 +161,7 @@ def test_the_time_shown_fits_what_is_known() -> None:
     assert [_line(worker, *[24e6] * seconds).seconds for seconds in (30, 60, 150, 900)] == [40, 80, 200, 200]
 
 
-def test_unknown_rates_are_a_gap_and_a_restart_has_its_sign() -> None:
+def test_unknown_rates_are_a_gap_and_a_restart_has_its_symbol() -> None:
     worker = changed(sessions.running(0), attempt=2, attempt_started=NOW - 40)
     history = _past(worker, *[24e6] * 240)  # then 20 s without a rate
     for second in range(20):

@@ -332,7 +332,7 @@ def title_rows(view: View, width: int, height: int) -> Sequence[Row]:
     row.add(f" {entry.slot.name}", "title").add(f" · {worker_text.gpu_name(entry.slot)}  ")
     after = " after" if worker.state.ended else ""
     state = f"{worker_text.state_of(worker)}{after} {units.span(worker_text.state_s(entry))}"
-    row.add(f"{worker_text.sign_of(entry)} {state}", worker_text.style_of(entry))
+    row.add(f"{worker_text.symbol_of(entry)} {state}", worker_text.style_of(entry))
     row.add(f"  attempt {worker.attempt}" if worker.attempt else "", "dim")
     row.add(f"  PID {worker.pid}" if worker.pid else "", "dim")
     row.add(f"  job {job_of(worker)}" if worker.job is not None else "")

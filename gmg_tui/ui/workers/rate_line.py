@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from gmg_tui.model import WorkerState
 from gmg_tui.ui.charts import Canvas
-from gmg_tui.ui.drawing import STATE_SIGNS, Row, Values, braille_line
+from gmg_tui.ui.drawing import STATE_SYMBOLS, Row, Values, braille_line
 from gmg_tui.ui.slots import SlotView
 
 _DOTS_S: Final = (1, 2, 5)
@@ -19,7 +19,7 @@ _SLOW: Final = -0.03
 """Deviation below which a rate is coloured as slow."""
 
 
-_RESTART: Final = STATE_SIGNS[WorkerState.RESTARTING]
+_RESTART: Final = STATE_SYMBOLS[WorkerState.RESTARTING]
 
 
 class RateLine(NamedTuple):
@@ -101,13 +101,13 @@ def _fractions(line: RateLine, height: int) -> Values:
 
 
 def line_text(line: RateLine) -> str:
-    """Returns the line in one row, with the sign of a restart."""
+    """Returns the line in one row, with the symbol of a restart."""
     (text,), at = braille_line(_fractions(line, 1), line.cells, 1), line.restarted
     return (text if at is None else f"{text[:at]}{_RESTART}{text[at + 1 :]}").rstrip()
 
 
 def line_rows(line: RateLine, height: int) -> list[Row]:
-    """Returns the line in `height` rows, with slow spells as warnings and a restart's sign in the lowest row."""
+    """Returns the line in `height` rows, with slow spells as warnings and a restart's symbol in the lowest row."""
     pairs = list(zip(line.deviations[::2], line.deviations[1::2], strict=True))
     slow = [any(value is not None and value < _SLOW for value in pair) for pair in pairs]
     canvas = Canvas(line.cells, height)

@@ -123,7 +123,7 @@ class WorkerTable(Table[Band]):
                 return text + mark, "strong" if entry.chosen else "text"
             case "state":
                 stuck = worker.stuck and worker.lost_since is None
-                return f"{worker_text.sign_of(entry)} {'STUCK' if stuck else text}", worker_text.style_of(entry)
+                return f"{worker_text.symbol_of(entry)} {'STUCK' if stuck else text}", worker_text.style_of(entry)
             case "notes":
                 return " · ".join(text for text, _ in notes), notes[0][1] if notes else "text"
             case "fps" | "n_envs" | "history" if covered:

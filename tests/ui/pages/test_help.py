@@ -7,7 +7,7 @@ from textual.pilot import Pilot
 
 from gmg_tui.model import WorkerState
 from gmg_tui.ui import keys
-from gmg_tui.ui.drawing import STATE_SIGNS
+from gmg_tui.ui.drawing import STATE_SYMBOLS
 from gmg_tui.ui.pages.help import HelpScreen, Scroll
 from tests.ui import play
 from tests.ui.play import press
@@ -40,7 +40,7 @@ async def test_the_help_lists_every_key_state_and_metric_on_any_terminal(size: t
             assert key.tooltip, key
             assert key.tooltip in text, key
     for state in WorkerState:
-        assert STATE_SIGNS[state] in text
+        assert STATE_SYMBOLS[state] in text
         assert state.value in text
     assert "FPS/W" in text
 
