@@ -11,7 +11,7 @@ from gmg_tui import simulation
 from gmg_tui.cli.launch import start
 from gmg_tui.cli.prestart import PrestartedEngine
 from gmg_tui.cli.printing import note, waiting
-from gmg_tui.cli.run_spec import check, check_queued, check_script, describe, resumed
+from gmg_tui.cli.run_spec import check, check_queued, check_script, create_session, resumed
 from gmg_tui.jobs import argument_placeholders as placeholders
 from gmg_tui.model import RunSpec, Session, SweepSpec, TuneSpec
 from gmg_tui.model.errors import GmgError
@@ -52,7 +52,7 @@ def run(options: Options, engine: PrestartedEngine, program: Program | None, arg
         example = "light.py" if fields["cpu"] else "franka.py"
         program = Program(str(Path(__file__).parent.parent / "examples" / example), (*_DEMO_ARGS[example], *args))
     placeholders.check_names((*program.args, *fields["env"].values()), placeholders.NAMES)
-    return start(options, partial(describe, options, fields, program, after=after), engine=engine)
+    return start(options, partial(create_session, options, fields, program, after=after), engine=engine)
 
 
 def _simulated_args(count: int, *, ranks: bool) -> tuple[str, ...]:
@@ -102,7 +102,7 @@ def tune(options: Options, engine: PrestartedEngine, program: Program | None) ->
     placeholders.check_names(texts, (asked.variable, *placeholders.NAMES, *placeholders.JOB_NAMES))
 
     def make() -> RunSpec:
-        spec = describe(options, fields, program, after="tune", jobs=())
+        spec = create_session(options, fields, program, after="tune", jobs=())
         return structs.replace(spec, tune=asked, sweep=SweepSpec(timeout_s=asked.trial_time_s))
 
     return start(options, make, engine=engine)

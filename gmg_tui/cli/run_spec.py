@@ -1,4 +1,4 @@
-"""Makes the `RunSpec` of a session from options, after every check that needs no engine.
+"""Builds a session's `RunSpec` from options, after all checks that need no engine.
 
 `sweep --resume` and `tune --resume` change the spec of an ended or lost session, and continue in its folder.
 """
@@ -29,7 +29,7 @@ _SUFFIXES = ("", ".py", ".pyw", ".pyz")
 
 
 def check(options: Options) -> dict[str, Any]:
-    """Checks the options, and returns the fields of a `RunSpec` that they set. Raises `GmgError`."""
+    """Checks the options, and returns the `RunSpec` fields that they set. Raises `GmgError`."""
     for other in ("gpus", "simulate"):
         if options.cpu is not None and getattr(options, other) is not None:
             raise GmgError(f"--{other} and --cpu are mutually exclusive; give one of them")
@@ -84,7 +84,7 @@ def groups_of(options: Options, jobs: Sequence[JobRecord]) -> DdpSpec | None:
     return _groups(options.replace(ddp="all" if ranks else None))
 
 
-def describe(
+def create_session(
     options: Options,
     fields: Mapping[str, Any],
     program: Program,
@@ -116,7 +116,7 @@ def describe(
 def resumed(options: Options, command: str, fixed: str) -> Session:
     """Returns the ended session `options.resume`, its spec changed by the command line.
 
-    Only options of `command`, `sweep` or `tune`, may be given; for others, the error says that `fixed` cannot change.
+    Only options of `command`, `sweep` or `tune`, may be given; for any other, the error says that `fixed` cannot change.
     Raises `GmgError`.
     """
     fields = check_queued(options)
@@ -155,7 +155,7 @@ def _check_kind(spec: RunSpec, command: str) -> None:
 
 
 def check_given(options: Options, allowed: Container[str], why: str) -> None:
-    """Raises `GmgError` with the reason `why` if the command line has options or words that are not `allowed`."""
+    """Raises `GmgError`, giving `why` as the reason, if the command line has options or words not in `allowed`."""
     names = {opt.name: opt.long for opt in _OPTIONS}
     names |= {"script": "SCRIPT", "args": "its arguments", "words": "FILE", "is_script": "--script", "module": "-m"}
     if wrong := [names[key] for key in sorted(options.given) if key not in allowed]:

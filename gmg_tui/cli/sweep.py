@@ -79,7 +79,7 @@ def sweep(options: Options, engine: PrestartedEngine, file: str | None, program:
     sweep = SweepSpec(file=None if file is None else str(Path(file).absolute()))
 
     def make() -> RunSpec:
-        spec = run_spec.describe(options, fields, program, after=file, jobs=made.jobs)
+        spec = run_spec.create_session(options, fields, program, after=file, jobs=made.jobs)
         return plan.applied(structs.replace(spec, sweep=sweep), settings)
 
     return start(options, make, engine=engine)

@@ -1,4 +1,4 @@
-"""The facts behind alerts: at one moment, and over the last half hour."""
+"""The facts behind alerts: a slot's current ones, and their trend over the last half hour."""
 
 import math
 from collections import deque
@@ -24,7 +24,7 @@ class Limit(NamedTuple):
 
 
 class Facts(Struct, frozen=True):
-    """The facts of a slot at one moment."""
+    """A snapshot of the facts about a slot."""
 
     now: float
     """Unix time, seconds."""
@@ -86,7 +86,7 @@ class Past:
         self._work: tuple[object, ...] = ()
 
     def update(self, facts: Facts) -> None:
-        """Adds the facts of a moment."""
+        """Adds new facts."""
         fps, newest = facts.worker.fps, facts.worker.newest
         work = newest.output_bytes, fps.env_steps if fps is not None else None
         if work != self._work:

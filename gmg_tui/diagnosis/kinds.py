@@ -160,7 +160,7 @@ def _idle(facts: Facts, past: Past) -> Sign | None:
     util = facts.sample.gpu_util_pct if facts.sample is not None else None
     if util is None or util >= _IDLE_PCT or not facts.is_running or facts.worker.backend == "cpu":
         return None
-    return Sign("idle", f"the GPU is at {units.whole(util)} % while the worker runs", "w says what it waits for")
+    return Sign("idle", f"the GPU is at {units.whole(util)} % while the worker runs", "press w to see why")
 
 
 def _shared(facts: Facts, past: Past) -> Sign | None:
@@ -244,7 +244,7 @@ class Watch:
         """When it was last seen."""
 
     def update(self, facts: Facts) -> tuple[list[Alert], list[Alert]]:
-        """Applies the facts of a moment. Returns the new alerts and the cleared ones."""
+        """Applies new facts. Returns the new alerts and the cleared ones."""
         self._past.update(facts)
         signs = {sign.kind: sign for sign in reversed(facts.signs)}
         for name, find in _OF_SESSION if facts.from_agent else _SOUGHT:

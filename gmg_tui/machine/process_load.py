@@ -47,7 +47,7 @@ class Activity:
     """The process tree of one worker, updated every few seconds.
 
     Attributes:
-        cpu_pct: CPU since the last update, per cent of one core; None before the second.
+        cpu_pct: CPU since the last update, in percent of one core; None before the second.
         memory_rss_mib: Resident memory; shared pages count for each process.
         memory_rss_peak_mib: The peak of `memory_rss_mib` at updates.
         pids: The PIDs of the tree.

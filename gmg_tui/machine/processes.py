@@ -221,7 +221,7 @@ def pidfd_trouble() -> str | None:
 
 
 class Table:
-    """All processes at one moment, by PID, by parent, and by group or session."""
+    """A snapshot of all processes, by PID, by parent, and by group or session."""
 
     def __init__(self, procs: Iterable[Proc]) -> None:
         self.by_pid = {proc.pid: proc for proc in procs}

@@ -1,6 +1,6 @@
 """The vocabulary of gmg-tui as frozen types: slot, job, worker, attempt, session, snapshot.
 
-Every quantity carries its unit in its name: `_mib` mebibytes, `_w` watts, `_s` seconds, `_pct` per cent, `_c` degrees
+Every quantity carries its unit in its name: `_mib` mebibytes, `_w` watts, `_s` seconds, `_pct` percent, `_c` degrees
 Celsius, `_mhz` megahertz, `_j` joules. `None` means "unknown" or "not reported by the GPU", never 0.
 
 The types are loaded on first use: a wrong command line, or one that asks for help, needs none.

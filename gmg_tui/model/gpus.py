@@ -124,7 +124,7 @@ class GpuProcess(Struct, frozen=True, omit_defaults=True):
 
 
 class GpuSample(Struct, frozen=True, omit_defaults=True):
-    """The metrics of a GPU at one moment; unsupported ones are None."""
+    """A snapshot of a GPU's metrics; unsupported ones are None."""
 
     uuid: str
     lost: bool = False

@@ -50,11 +50,11 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     replaces: str = ""
     """The id of the session's earlier engine, whose agent may still run here; empty if there was none."""
     owners: tuple[str, ...] = ()
-    """Names of the users who own what workers run, and the folders of that, on the session's machine."""
+    """Names of the owners of the files that workers run, and of their folders, on the session's machine."""
 
 
 class NodeView(Struct, frozen=True, omit_defaults=True):
-    """A node at one moment."""
+    """A snapshot of a node."""
 
     name: str
     connected: bool = True
@@ -140,7 +140,7 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
 
     @property
     def runs(self) -> tuple[str, ...]:
-        """Paths of what workers run: the interpreter, the working directory and, unless it is a module, the script."""
+        """Paths that workers run from: the interpreter, the working directory and, unless it is a module, the script."""
         return (self.python, self.cwd) if self.module else (self.python, self.cwd, self.script_path)
 
 

@@ -1,4 +1,4 @@
-"""A session at one moment, and the details that clients request."""
+"""Snapshots of a session, and the details that clients request."""
 
 from enum import StrEnum
 from typing import Annotated, Self
@@ -13,13 +13,13 @@ from gmg_tui.model.gpus import Gpu, GpuProcess, GpuSample
 from gmg_tui.model.run import Allocation, NodeView, Session
 from gmg_tui.model.states import WorkerState
 from gmg_tui.model.tuning import Tuning
-from gmg_tui.model.worker import RankGroup, Worker, own_rates
+from gmg_tui.model.worker import RankGroup, Worker, summable
 
 _MAX_SLOTS = 1 << 14
 
 
 class Queue(Struct, frozen=True, omit_defaults=True):
-    """Progress of a sweep, at one moment."""
+    """A snapshot of a sweep's progress."""
 
     waiting: int
     running: int
@@ -107,7 +107,7 @@ class Occurrence(Struct, frozen=True, omit_defaults=True):
 
 
 class Snapshot(Struct, frozen=True, omit_defaults=True):
-    """Everything about a session at one moment."""
+    """A snapshot of everything in a session."""
 
     time: float
     """Unix time, seconds."""
@@ -254,7 +254,7 @@ def fps_per_watt(session: Session, snapshot: Snapshot) -> float | None:
     gpus = {slot.name: slot.gpu for slot in session.slots}
     powers_w = {sample.uuid: sample.power_w for sample in snapshot.samples if sample.power_w is not None}
     fps, used_w = 0.0, dict[str, float]()
-    for worker in own_rates(snapshot.workers):
+    for worker in summable(snapshot.workers):
         rate = worker.current_fps
         group = snapshot.group(worker.slot) if worker.newest.fps_of_group else None
         on = {gpu.uuid for slot in (group.slots if group else (worker.slot,)) if (gpu := gpus.get(slot)) is not None}

@@ -10,13 +10,13 @@ class Load(Struct, frozen=True, omit_defaults=True):
     """The load of a worker's processes over a second, from `/proc` (proc(5)). None if unknown."""
 
     main_cpu_pct: float | None = None
-    """CPU of the stepping process's main thread, per cent of one core: `task/TID/schedstat`."""
+    """CPU of the stepping process's main thread, in percent of one core: `task/TID/schedstat`."""
     main_delay_pct: float | None = None
     """Share of time that this thread waited for a core: `schedstat`."""
     ready_pct: float | None = None
     """Share of time it ran, waited for a core, or was paused by a quota: samples of its state."""
     cpu_pct: float | None = None
-    """CPU of all threads, per cent of one core."""
+    """CPU of all threads, in percent of one core."""
     ready: float | None = None
     """Mean number of threads that ran or waited for a core."""
     threads: int | None = None
@@ -46,7 +46,7 @@ class Load(Struct, frozen=True, omit_defaults=True):
 
 
 class Shares(Struct, frozen=True):
-    """Shares of an attempt's last seconds, per cent, as measured by the probe."""
+    """Shares of an attempt's last seconds, in percent, as measured by the probe."""
 
     simulator: float
     """Time in `step`, without rendering."""
@@ -92,7 +92,7 @@ class Verdict(Struct, frozen=True, omit_defaults=True):
 
 
 class SpeedFacts(Struct, frozen=True, omit_defaults=True):
-    """The facts about a worker's speed at one moment. None if unknown."""
+    """A snapshot of the facts about a worker's speed; None if unknown."""
 
     slot: str
     state: WorkerState

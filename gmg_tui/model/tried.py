@@ -65,7 +65,7 @@ def arguments_of(attempt: Attempt) -> tuple[tuple[str, ...], tuple[tuple[str, st
 
 
 def below_median(ran: Iterable[tuple[Slot, Attempt]]) -> dict[str, float]:
-    """Returns the slow slots, with their distance below the median of the same GPU model and arguments, per cent."""
+    """Returns the slow slots, with their distance below the median of the same GPU model and arguments, in percent."""
     groups: dict[object, dict[str, dict[str, list[float]]]] = {}
     for slot, attempt in ran:
         rate = comparable_rate(attempt)

@@ -69,7 +69,7 @@ class Trial(Struct, frozen=True, omit_defaults=True):
     rate: float | None = None
     """The metric, as measured so far."""
     margin_pct: float | None = None
-    """Half of the 95 % interval, per cent of the rate, estimated from repeated trials of one value."""
+    """Half of the 95 % interval, in percent of the rate, estimated from repeated trials of one value."""
     memory_mib: float | None = None
     """Peak memory of its processes on the GPU, or of the whole GPU if the driver does not report theirs."""
     gpu_util_pct: float | None = None
@@ -118,7 +118,7 @@ class Together(Struct, frozen=True, omit_defaults=True):
     rate: float
     """Sum of the FPS over the slots, or mean of another metric, measured after the value was chosen."""
     margin_pct: float | None = None
-    """Half of the 95 % interval, per cent of the rate."""
+    """Half of the 95 % interval, in percent of the rate."""
     of_alone_pct: float | None = None
     """Share of the rate that the same slots reach alone."""
     rates: dict[str, float] = {}
@@ -147,7 +147,7 @@ class Answer(Struct, frozen=True, omit_defaults=True):
 
 
 class Tuning(Struct, frozen=True, omit_defaults=True):
-    """A tuning at one moment."""
+    """A snapshot of a tuning."""
 
     spec: TuneSpec
     step: str

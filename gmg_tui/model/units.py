@@ -95,7 +95,7 @@ def figure(value: float | None, unit: str, missing: str = NOT_SUPPORTED) -> str:
 
 
 def change(pct: float | None) -> str:
-    """Returns a measured change in per cent, with its sign and one decimal: `−8.2 %`, `+84.0 %`."""
+    """Returns a measured change in percent, with its sign and one decimal: `−8.2 %`, `+84.0 %`."""
     return NOT_KNOWN if pct is None else f"{pct:+.1f} %".replace("-0.0 %", "+0.0 %").replace("-", "−")
 
 
@@ -160,17 +160,17 @@ def seconds(text: str, *, bare: bool) -> float | None:
 
 
 def iso(moment: float) -> str:
-    """Returns a moment (Unix seconds) as `2026-11-21T07:00:00Z`."""
+    """Returns a Unix time as `2026-11-21T07:00:00Z`."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
 
 
 def time_of_day(moment: float) -> str:
-    """Returns a moment (Unix seconds) in local time: `02:13:05`."""
+    """Returns a Unix time in local time: `02:13:05`."""
     return time.strftime("%H:%M:%S", time.localtime(moment))
 
 
 def since(moment: float) -> str:
-    """Returns a moment (Unix seconds) in local time: `02:13`, with the date if it is more than a day ago."""
+    """Returns a Unix time in local time: `02:13`, with the date if it is more than a day ago."""
     is_recent = time.time() - moment < 86400
     return time.strftime("%H:%M" if is_recent else "%Y-%m-%d %H:%M", time.localtime(moment))
 

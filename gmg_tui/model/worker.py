@@ -1,4 +1,4 @@
-"""A worker, and a group of workers, at one moment.
+"""Snapshots of a worker and of a group of workers.
 
 The workers of a group are the ranks of one job: they start, end and restart together.
 """
@@ -31,7 +31,7 @@ class Rank(Struct, frozen=True, omit_defaults=True):
 
 
 class Worker(Struct, frozen=True, omit_defaults=True):
-    """A job on a slot, at one moment."""
+    """A snapshot of a job on a slot."""
 
     slot: str
     index: int
@@ -42,9 +42,9 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     phase_since: Moment = 0.0
     """Meaningless for `Phase.NONE`."""
     phase_usual_s: float | None = None
-    """Usual duration of this phase with equally cold or warm caches."""
+    """Usual duration of this phase with caches as cold or warm as now."""
     newest: Attempt = NO_ATTEMPT
-    """The newest attempt; before the first, number 0 with placeholders not filled in."""
+    """The newest attempt; before the first, attempt 0, with unfilled placeholders."""
     reason: str | None = None
     """Reason of a failure or wait; one line."""
     advice: str | None = None
@@ -56,11 +56,11 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     alerts: tuple[Alert, ...] = ()
     """Its own and its GPU's alerts, worst first."""
     stopping: str | None = None
-    """The last signal, and the time left before the next."""
+    """The last signal, and the time to wait for its effect, as text."""
     restart_at: Moment | None = None
     """Time of the automatic restart, if one is due."""
     cpu_pct: float | None = None
-    """CPU of its process tree, per cent of one core."""
+    """CPU of its process tree, in percent of one core."""
     memory_rss_mib: float | None = None
     """Resident memory of its process tree."""
     last_line: str = ""
@@ -110,7 +110,7 @@ class Worker(Struct, frozen=True, omit_defaults=True):
         return (self.stopping or "").partition(" ")[0].rstrip(",;:")
 
     def alert(self, kind: str) -> Alert | None:
-        """Returns its alert of a kind, if raised."""
+        """Returns its alert of this kind, if raised."""
         return next((alert for alert in self.alerts if alert.kind == kind), None)
 
     @property
@@ -134,8 +134,8 @@ class Worker(Struct, frozen=True, omit_defaults=True):
         return self.fps.mean if self.state.ended else self.fps.settled
 
 
-def own_rates(workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
-    """Returns the workers whose rates add up, leaving out ranks that another rank's rate includes."""
+def summable(workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
+    """Returns the workers whose rates to sum: all but ranks whose steps another rank's rate includes."""
     whole = {worker.group.id for worker in workers if worker.group and worker.newest.fps_of_group}
     return tuple(
         worker
@@ -145,8 +145,8 @@ def own_rates(workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
 
 
 def total_fps(workers: tuple[Worker, ...]) -> float | None:
-    """Returns the sum of the current rates, if any; once all have ended, of the rates of workers that did not fail."""
-    workers = own_rates(workers)
+    """Returns the sum of the current rates, if any; once all have ended, the sum over workers that did not fail."""
+    workers = summable(workers)
     if any(not worker.state.ended for worker in workers):
         counted = [rate for worker in workers if (rate := worker.current_fps) is not None]
     else:
@@ -156,7 +156,7 @@ def total_fps(workers: tuple[Worker, ...]) -> float | None:
 
 
 class RankGroup(Struct, frozen=True, omit_defaults=True):
-    """A group at one moment."""
+    """A snapshot of a group."""
 
     id: str
     """`g0`, `g1` …"""
@@ -189,7 +189,7 @@ class RankGroup(Struct, frozen=True, omit_defaults=True):
         return next((alert.text for alert in self.alerts if alert.kind == "stuck"), None)
 
 
-def added_up(rates: Sequence[Fps]) -> Fps | None:
+def summed(rates: Sequence[Fps]) -> Fps | None:
     """Returns the sum of the rates of ranks that step in parallel."""
     if not rates:
         return None
@@ -206,7 +206,7 @@ def added_up(rates: Sequence[Fps]) -> Fps | None:
 def combined(attempts: Sequence[Attempt]) -> Attempt:
     """Returns the first rank's attempt with the figures of all ranks.
 
-    They are the sums of rate, power and energy, the mean utilisation, the peak memory, and the first NaN.
+    Rate, power and energy are sums, utilisation is a mean, memory a peak; the NaN alert is the first one.
     """
     lead, *others = attempts
     if not others:
@@ -214,7 +214,7 @@ def combined(attempts: Sequence[Attempt]) -> Attempt:
     power_w = sum_known(attempt.power_mean_w for attempt in attempts)
     fps, rates = lead.fps, [attempt.fps for attempt in attempts if attempt.fps is not None]
     if not lead.fps_of_group:
-        fps = added_up(rates) if len(rates) == len(attempts) else None
+        fps = summed(rates) if len(rates) == len(attempts) else None
     elif fps is not None and fps.seconds is not None and power_w is not None:
         fps = structs.replace(fps, energy_j=power_w * fps.seconds)
     nans = (each for one in attempts for each in one.alerts if each.kind == "nan")

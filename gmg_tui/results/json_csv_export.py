@@ -9,7 +9,7 @@ from msgspec import structs
 
 from gmg_tui.machine.files import write_atomic
 from gmg_tui.machine.folders import write_own
-from gmg_tui.model import JobRecord, Session, Snapshot, Tuning, Worker, WorkerState, own_rates, units
+from gmg_tui.model import JobRecord, Session, Snapshot, Tuning, Worker, WorkerState, summable, units
 from gmg_tui.model.text import encoded
 from gmg_tui.results.column import as_csv, cell
 from gmg_tui.results.job_columns import as_plain, columns, job_json, moment
@@ -71,7 +71,7 @@ def table(jobs: Iterable[JobRecord], *, raw: bool = False) -> Iterator[bytes]:
 
 def summary(session: Session, snapshot: Snapshot) -> dict[str, Any]:
     """Returns the summary as plain data; unknown figures are None."""
-    sound = [worker for worker in own_rates(snapshot.workers) if worker.state is not WorkerState.FAILED]
+    sound = [worker for worker in summable(snapshot.workers) if worker.state is not WorkerState.FAILED]
     printed = [worker.fps.last for worker in sound if worker.fps and worker.fps.last is not None]
     settled = [worker.fps.settled for worker in sound if worker.fps and worker.fps.settled is not None]
     return {

@@ -34,7 +34,7 @@ MAX_ROWS = 12
 
 
 class _Point(NamedTuple):
-    """A row of the CSV file: a metric of one process of a job at one moment. The fields are the columns."""
+    """A row of the CSV file: a metric of one process of a job at one point in time. The fields are the columns."""
 
     job: int
     name: str

@@ -14,7 +14,7 @@ from gmg_tui.model import Attempt, Fps, JobRecord, Session, Snapshot, Tuning, Wo
 from gmg_tui.model.alert import Alert, urgent
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.tried import below_median
-from gmg_tui.model.worker import added_up, combined
+from gmg_tui.model.worker import combined, summed
 from gmg_tui.results.column import Column, find, is_known, ranked
 from gmg_tui.results.job_columns import columns, results_of
 from gmg_tui.results.metric_curves import Summary, summaries
@@ -89,7 +89,7 @@ class ReportData(Struct, frozen=True):
             if job.state is not WorkerState.FAILED:
                 ranks.setdefault(job.group or job.number, []).append(job.last)
         rates = [combined(each).fps for each in ranks.values()]
-        return added_up([fps for fps in rates if fps is not None and fps.mean is not None])
+        return summed([fps for fps in rates if fps is not None and fps.mean is not None])
 
     @property
     def simulated(self) -> bool:

@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 from gmg_tui.machine import processes
 from gmg_tui.machine.files import reading
 from gmg_tui.machine.folders import write_own
-from gmg_tui.model import Alert, Checkpoint, JobRecord, Queue, Rank, RunSpec, Session, Snapshot, Worker, own_rates
+from gmg_tui.model import Alert, Checkpoint, JobRecord, Queue, Rank, RunSpec, Session, Snapshot, Worker, summable
 from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.model.states import Moment, WorkerState
 from gmg_tui.model.text import encoded, one_line
@@ -56,7 +56,7 @@ class WorkerBrief(Struct, frozen=True):
     @classmethod
     def of(cls, workers: tuple[Worker, ...]) -> tuple[Self, ...]:
         """Returns the brief forms of `workers`; their rates add up."""
-        counted = {worker.slot for worker in own_rates(workers) if not worker.stuck}
+        counted = {worker.slot for worker in summable(workers) if not worker.stuck}
         copied = ("slot", "state", "stuck", "pid", "attempt", "reason", "alerts")
         return tuple(
             cls(

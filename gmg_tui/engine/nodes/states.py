@@ -47,7 +47,7 @@ class Assignment(Struct, frozen=True, omit_defaults=True):
 
 
 class AttemptReport(Struct, frozen=True, omit_defaults=True):
-    """An attempt at one moment; `key` is its assignment's."""
+    """A snapshot of an attempt; `key` is its assignment's."""
 
     key: int
     view: model.Worker

@@ -17,7 +17,7 @@ _MAX_POINTS = 720
 
 
 class Point(NamedTuple):
-    """Figures at one moment."""
+    """Figures at one point in time."""
 
     fps: float | None
     gpu_util_pct: float | None

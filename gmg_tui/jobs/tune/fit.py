@@ -47,7 +47,7 @@ class Fit(NamedTuple):
         return sample.log - math.log(self.factors.get(sample.slot, 1.0))
 
     def margin_pct(self, count: int = 1) -> float | None:
-        """Returns half of the 95 % interval of a mean of `count` trials, per cent; None with too few repeats.
+        """Returns half of the 95 % interval of a mean of `count` trials, in percent; None with too few repeats.
 
         The choice of a value costs one degree of freedom.
         """

@@ -20,7 +20,7 @@ from gmg_tui.model.errors import GmgError
 
 Read = Callable[[Slot], GpuSample]
 Pause = Callable[[str, Sequence[str]], None]
-"""Shows the wait reason and what has changed; returns after a while."""
+"""Shows the wait reason and the changes; returns after a while."""
 
 PREFIX = "gmg-tui-lease-"
 _NAMES = Path("/proc/net/unix")
@@ -218,7 +218,7 @@ def _names(uuid: str) -> set[bytes]:
 
 
 def _hang_up(lease: socket.socket) -> None:
-    """Closes the connections of others that asked who holds a lease; at most a queue of them, as others can ask for ever."""
+    """Closes the connections of others that asked who holds a lease; at most a queue of them, as others can ask forever."""
     with suppress(OSError):
         for _ in range(_MAX_QUESTIONS):
             lease.accept()[0].close()
