@@ -86,7 +86,7 @@ class Notifications:
             self._note("; ".join(f"--notify {command}: {why}" for command, why in wrong if why) or None)
 
     async def _run(self, command: str, occurrence: Occurrence) -> str | None:
-        """Runs a command, and kills what it leaves behind. Returns a short error, or None."""
+        """Runs a command, and kills its leftover processes. Returns a short error, or None."""
         variables = {  # only in the environment: the shell must not parse it
             "GMG_EVENT": occurrence.kind.value,
             "GMG_SESSION": self._spec.name,

@@ -171,7 +171,7 @@ class Supervisor:
         *,
         with_groups: bool = True,
     ) -> None:
-        """Applies a command to slots that still have what was `seen`, and their groups. Raises `GmgError`."""
+        """Applies a command to the slots whose job is still the one `seen`, and to their groups. Raises `GmgError`."""
         errors = {slot: _mismatch(self.engine_slot(slot), seen.get(slot)) for slot in slots}
         matching = [slot for slot, error in errors.items() if error is None]
         groups = {self.group_slots(slot): slot for slot in matching}
@@ -241,7 +241,7 @@ class Supervisor:
 
 
 def _mismatch(engine_slot: EngineSlot, expected: Seen | None) -> str | None:
-    """Returns a description of what runs on the slot if it is not what is `expected` (None: anything)."""
+    """Describes the slot's job if it is not the `expected` one (None: any); None if it is."""
     if expected is None:
         return None
     slot, current = engine_slot.slot.name, engine_slot.view()

@@ -65,7 +65,7 @@ class _Process:
         self.pid, self.sent = (1 << 22) + 1, None
         self.survivors: str | None = None
         self.exit_code: int | None = None
-        self.started = self.asked = self.has_ended = self.is_ending = self.enters = False
+        self.started = self.asked = self.has_ended = self.is_ending = self.is_entering = False
         self.ends: list[Sequence[Step]] = []
         self.left: list[Proc] = []
         self.unkillable, self.may_start, self._reaped, self._gone = (asyncio.Event() for _ in range(4))

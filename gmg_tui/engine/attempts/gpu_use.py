@@ -76,8 +76,8 @@ class GpuMemory:
     def peak_mib(self) -> float | None:
         """The peak of the attempt's own processes.
 
-        Where the driver has not named them, it is what a GPU that the attempt has for itself uses beyond its memory in
-        use before.
+        If the driver has not named them, and the attempt has the GPU to itself, it is the GPU's memory in use, less that
+        in use before.
         """
         if self._own_peak_mib is not None or self._was_shared or self._peak_mib is None:
             return self._own_peak_mib

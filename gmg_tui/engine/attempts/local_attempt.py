@@ -77,7 +77,7 @@ class LocalAttempt:
         self._sample: GpuSample | None = None
         self._sampled_at = 0.0  # monotonic seconds
         self._has_begun = self._has_leftovers = False
-        self._enters = False  # True while the process waits for its working directory
+        self._is_entering = False  # True while the process waits for its working directory
         self._shown: tuple[WorkerState, Phase] | None = None
 
     # Life
@@ -192,12 +192,12 @@ class LocalAttempt:
     async def _watch_entry(self) -> None:
         """Shows the wait for the working directory until the process has entered it."""
         await asyncio.sleep(_ENTRY_CHECK_INTERVAL_S)
-        while self._process.enters:
-            self._enters = True
+        while self._process.is_entering:
+            self._is_entering = True
             self._worker.waits(f"for the working directory {self._host.spec.cwd}")
             await asyncio.sleep(_ENTRY_CHECK_INTERVAL_S)
-        if self._enters:
-            self._enters = False
+        if self._is_entering:
+            self._is_entering = False
             self._worker.waits(None)
 
     async def _clear(self) -> None:
@@ -316,7 +316,7 @@ class LocalAttempt:
         """The worker's state, if it depends on the attempt."""
         if self.end is not None:
             return self.end[0]
-        if not self._has_begun or self._enters:
+        if not self._has_begun or self._is_entering:
             return WorkerState.WAITING if self.stopped is None else WorkerState.STOPPING
         is_ending = self.stopped is not None or self._process.is_ending or self._has_leftovers
         return WorkerState.STOPPING if is_ending else self.readings.reader.state

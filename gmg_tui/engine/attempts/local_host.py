@@ -1,4 +1,4 @@
-"""The parts that attempts on this machine share, and each attempt's command line and environment."""
+"""State shared by a session's attempts on this machine, and each attempt's command line and environment."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ _T = TypeVar("_T")
 AWAITS_DRIVER = "for the NVIDIA driver to answer"
 """The wait reason while the driver is slow."""
 _DISK_REPORT_DELAY_S = 2.0
-"""Show a wait for a disk after this time."""
+"""Seconds before a wait for a disk is shown."""
 _DISK_TIMEOUT_S = 120.0
-"""Time limit for disk access before a start."""
+"""Time limit for each disk access before a start."""
 
 
 class Launch(NamedTuple):
@@ -82,14 +82,14 @@ class Launch(NamedTuple):
     cores: frozenset[int] | None = None
     """The CPU cores it is pinned to; None for all."""
     memory_kept: str | None = None
-    """Set if it is started before the GPU's memory has been released."""
+    """A remark if it starts before the GPU's memory has been released."""
 
 
 class LocalHost:
-    """State shared by a session's attempts on this machine.
+    """Prepares a session's attempts on this machine, and holds the state that they share.
 
-    `count` workers run at once. `nvml` is the driver, None with only CPU slots; `egl` is the mapping from
-    GPUs to EGL devices, once the probe has returned it.
+    `count` workers run at once. `nvml` is the driver, None with only CPU slots; `egl` resolves to the mapping from
+    GPUs to EGL devices.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class LocalHost:
         self.formats: list[formats.Format] = []
         """The line formats of the user's settings and options."""
         self.warning: str | None = None
-        """The reason these are ignored."""
+        """The reason that the formats are ignored."""
         try:
             self.formats = formats.of_settings(spec.readers, formats.check(spec.patterns))
         except GmgError as error:  # an earlier version accepted them when the session was started
@@ -119,7 +119,7 @@ class LocalHost:
         self._robosuite = "robosuite" in installed(spec.python)
         self._count, self._logs, self._nvml, self._egl = count, logs, nvml, egl
         self._calls: dict[Hashable, asyncio.Task[object]] = {}
-        """The running calls that may block for ever. Each costs a thread, which a hanging driver must not at each attempt."""
+        """Running calls that may block forever, shared: a hung driver must not cost a thread per attempt."""
         self._memories: WeakValueDictionary[tuple[Path, ...], Memory] = WeakValueDictionary()
         self._near = numa.near_cores(session.slots) if spec.pin and spec.simulate is None else {}
         """The CPU cores near each slot's GPU, on machines with several NUMA nodes."""
@@ -168,7 +168,7 @@ class LocalHost:
         return Log(self._logs, Path(folder) / path, self.spec.log_max_bytes)
 
     async def from_disk(self, what: str, function: Callable[[], _T], report: Report, key: Hashable = None) -> _T:
-        """Returns the result of `function`, which may wait for a disk, called `what` on the screen.
+        """Runs `function`, which may wait for a disk; the wait reason on the screen names `what`.
 
         Concurrent calls with the same `what` and `key` are merged. Raises `GmgError` if it does not answer in time.
         """
@@ -200,9 +200,9 @@ class LocalHost:
         return result
 
     def _check_owners(self) -> None:
-        """Raises `GmgError` if what workers run belongs, on this node, to others than on the session's machine.
+        """Raises `GmgError` if the files that workers run have other owners here than on the session's machine.
 
-        Where a user's folder is missing, as on a scratch disk of the node's own, anyone may have created it.
+        On a node's own scratch disk, for example, anyone may have created a user's missing folder.
         """
         assert self.spec.agent is not None
         for path, owner in owners(*self.spec.runs):
@@ -235,7 +235,7 @@ class LocalHost:
             resume_values = {**values, **checkpoint_values(Path(checkpoint.path))}
             args += tuple(fill(arg, resume_values) for arg in task.resume_args)
         cores = self._cores(slot, task, {**os.environ, **env})
-        # Simulated workers report their use of the GPUs there.
+        # Simulated workers report their GPU use in this folder.
         simulation = {} if self.spec.simulate is None else {VARIABLE: str(Path(self.spec.folder, FOLDER))}
         own = {
             "GMG_SESSION": self.spec.agent.session if self.spec.agent is not None else self.spec.name,
@@ -268,7 +268,10 @@ class LocalHost:
             rendezvous.error_file if rendezvous is not None else None,
         )
         await self.from_disk(
-            "the disk with the kernel cache", lambda: caches_ready(full, cwd), report, caches.kernel_cache(full, cwd)
+            "the disk with the kernel cache",
+            lambda: remove_stale_locks(full, cwd),
+            report,
+            caches.kernel_cache(full, cwd),
         )
         if error_file is not None:
             await self.from_disk("the disk of the session", lambda: make_rank_folder(error_file), report, error_file)
@@ -296,7 +299,7 @@ class LocalHost:
         )
 
     def _cores(self, slot: Slot, task: Task, environ: Mapping[str, str]) -> frozenset[int] | None:
-        """Returns the cores near an attempt's GPUs; None for all, and if the user binds threads."""
+        """Returns the cores to pin an attempt to, near its GPUs; None if not pinned, as when the user binds threads."""
         if any(name in environ for name in numa.BINDING_VARIABLES):
             return None
         own = (slot,) if task.rank is not None or not task.cards else task.cards
@@ -349,11 +352,11 @@ def make_rank_folder(error_file: str) -> None:
         make_private(folder)
     except OSError as error:
         raise GmgError(f"cannot make the rank's folder {folder}: {error.strerror}", 1) from error
-    with contextlib.suppress(OSError):  # of this attempt in a session that is resumed
+    with contextlib.suppress(OSError):  # left by this attempt before the session was resumed
         Path(error_file).unlink()
 
 
-def caches_ready(environ: Mapping[str, str], cwd: str) -> None:
-    """Removes locks that killed workers left in Genesis' caches: with one, each attempt compiles for minutes."""
+def remove_stale_locks(environ: Mapping[str, str], cwd: str) -> None:
+    """Removes locks that killed workers left in Genesis' caches: a stale one makes each attempt compile for minutes."""
     for path in caches.remove_stale_locks(environ, cwd):
         _log.warning("removed a stale lock of the kernel cache: %s", path)

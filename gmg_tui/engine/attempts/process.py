@@ -41,16 +41,16 @@ _PR_SET_CHILD_SUBREAPER = 36
 def adopt_orphans() -> None:
     """Makes this process the parent of its descendants' orphans (prctl(2), `PR_SET_CHILD_SUBREAPER`).
 
-    So a grandchild that starts its own session and outlives its parent is still reaped.
+    It then also reaps a grandchild that starts its own session and outlives its parent.
     """
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def entering(cwd: str, command: Sequence[str]) -> tuple[Sequence[str], dict[str, Any]]:
-    """Returns a command that enters `cwd` itself, and keyword arguments for `create_subprocess_exec`.
+    """Returns a command that changes to `cwd` itself, and keyword arguments for `create_subprocess_exec`.
 
-    The engine waits for `exec`, so a directory on a hung network disk would block it: env(1) enters it instead, in
-    the child.
+    The engine waits for `exec`, so a directory on a hung network disk would block it; env(1) changes to it in the
+    child.
     """
     if _ENV is None or "=" in command[0]:  # env would read it as a variable
         return command, {"cwd": cwd}
@@ -60,13 +60,13 @@ def entering(cwd: str, command: Sequence[str]) -> tuple[Sequence[str], dict[str,
 class Process:
     """A process and its descendants, which carry `mark` as `GMG_ATTEMPT_ID` unless they clear it.
 
-    `feed` is called with each chunk of output and True for standard error; `changed` when an attribute has
-    changed.
+    `feed` is called with True for standard error, else False, and each chunk of output; `changed` when an attribute
+    has changed.
 
     Attributes:
         sent: The last signal and the wait for its effect; None before the first.
-        survivors: The processes that survive the last signal, in words; None if there are none.
-        unkillable: Set with `survivors`.
+        survivors: A description of the processes that survived SIGKILL; None if there are none.
+        unkillable: Set together with `survivors`.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Process:
         self._ending: asyncio.Task[None] | None = None
         self._is_killing = False
         self._seen: set[int] = set()
-        """PIDs of processes that were alive when signalled."""
+        """PIDs of processes found alive after the first signal."""
         self._open: list[Pipe] = []
         self._process: asyncio.subprocess.Process | None = None
 
@@ -107,7 +107,7 @@ class Process:
     async def start(
         self, command: Sequence[str], *, cwd: str, env: Mapping[str, str], cores: Set[int] | None = None
     ) -> None:
-        """Starts the process with `/dev/null` as standard input, pinned to some cores or (None) to none.
+        """Starts the process with `/dev/null` as standard input, pinned to `cores` (None: not pinned).
 
         Raises `OSError`, or `RuntimeError` if no thread can wait for its end (old kernels).
         """
@@ -161,8 +161,8 @@ class Process:
         self._open.clear()
 
     @property
-    def enters(self) -> bool:
-        """True until env(1) executes the command: it may wait for the working directory's or interpreter's disk."""
+    def is_entering(self) -> bool:
+        """True until env(1) executes the command: the disk of the working directory or interpreter may hang."""
         return self.exit_code is None and processes.command_name(self.pid) == "env"
 
     @property
@@ -186,7 +186,7 @@ class Process:
         return table.members(leader, self.mark)
 
     async def remaining(self) -> list[Proc] | None:
-        """Returns this attempt's live processes from a fresh scan; None with too many open files."""
+        """Returns this attempt's live processes from a fresh scan; None if too many files are open."""
         try:
             return self.members(await self._scans.table())
         except OSError as error:
@@ -195,14 +195,14 @@ class Process:
 
     @property
     def is_ending(self) -> bool:
-        """True once it has been sent signals to end."""
+        """True once `end` has been called."""
         return self._ending is not None
 
     def end(self, steps: Sequence[Step]) -> None:
         """Sends the signals of `steps` in order until no process is left; only `KILL` replaces a running sequence.
 
         While the first process lives, SIGINT goes only to the process group, like a terminal's ctrl+c; the others also
-        reach processes that have left the group. Stopped processes are continued so that they can handle it. The
+        reach processes that have left the group. Stopped processes are continued, to handle the signal. The
         group is signalled before it is scanned: signalling needs no memory, thread or descriptor.
         """
         if self._process is None or self.unkillable.is_set():
@@ -226,24 +226,24 @@ class Process:
                 self._signal_group(number)
             self.sent = f"{number.name} sent, waiting up to {units.span(wait_s)}"
             self._changed()
-            left = await self._signalled(number, wait_s)
+            left = await self._signal_others(number, wait_s)
             if left == []:
                 self._reap()
                 return
         left = left or [proc for proc in [processes.read(self.pid)] if proc is not None and self.exit_code is None]
         if left:
             pids = ", ".join(f"{proc.pid} (state {proc.state})" for proc in left)
-            self.survivors = f"survives SIGKILL: process {pids}; the kernel does not let it go"
+            self.survivors = f"survives SIGKILL: process {pids}; stuck in the kernel"
             _log.warning("%s", self.survivors)
             self.unkillable.set()
             self._changed()
 
-    async def _signalled(self, number: signal.Signals, wait_s: float) -> list[Proc] | None:
-        """Signals the processes that the group's signal missed, and waits. Returns those left; None if unknown."""
+    async def _signal_others(self, number: signal.Signals, wait_s: float) -> list[Proc] | None:
+        """Signals the processes outside the group, and waits. Returns the live ones; None if unknown."""
         loop, reached = asyncio.get_running_loop(), set[tuple[int, int]]()
         deadline = loop.time() + wait_s
         while True:
-            was_gone = self.exit_code is not None  # else it may have forked after the scan began
+            was_gone = self.exit_code is not None  # otherwise it may have forked after the scan began
             left = await self.remaining()
             self._seen.update(proc.pid for proc in left or ())
             if was_gone and left == []:
@@ -265,7 +265,7 @@ class Process:
                     pass
 
     def _is_due(self, proc: Proc, number: signal.Signals) -> bool:
-        """Returns True for a process that the group's signal missed."""
+        """Returns True for a process that the signal to the group did not reach."""
         if self.exit_code is not None:
             return True
         return proc.group != self.pid and number is not signal.SIGINT
@@ -282,7 +282,7 @@ class Process:
                 processes.send(proc, each)
 
     def pass_on(self, number: signal.Signals) -> bool:
-        """Sends a signal to the first process if it has a handler; it would die otherwise. Returns True if sent."""
+        """Forwards a signal to the first process, unless it has no handler and would die. Returns True if sent."""
         if self._process is None or self.exit_code is not None or not processes.handles(self.pid, number):
             return False
         self._process.send_signal(number)
@@ -293,7 +293,7 @@ MAX_LEFTOVER_IDLE_S = 10.0
 """Seconds a leftover process may be idle before it is ended."""
 MAX_LEFTOVER_BUSY_S = 120.0
 """Seconds a leftover process may use the CPU or the network."""
-_CHECK_S = 0.5
+_CHECK_INTERVAL_S = 0.5
 _MIN_CPU_S = 0.005
 """CPU time between two checks that counts as work: 1 % of a core."""
 _MIN_SWITCHES = 5
@@ -301,9 +301,9 @@ _MIN_SWITCHES = 5
 
 
 async def leftovers(process: Process, skipped: asyncio.Event, report: Report) -> str | None:
-    """Waits for leftover processes to end by themselves, within the limits above or until `skipped`.
+    """Waits for leftover processes to exit, within the limits above or until `skipped`.
 
-    Returns a description of those to end; None if none is left.
+    Returns a description of the processes to end; None if none are left.
     """
     began = busy_at = time.monotonic()
     work: tuple[float, int] | None = None
@@ -312,7 +312,7 @@ async def leftovers(process: Process, skipped: asyncio.Event, report: Report) ->
         if left is None:  # too many open files: try again
             if skipped.is_set() or now - began >= MAX_LEFTOVER_BUSY_S:
                 return None
-            await asyncio.sleep(_CHECK_S)
+            await asyncio.sleep(_CHECK_INTERVAL_S)
             continue
         what = f"{units.count(len(left), 'process')} that the script left behind"
         before, work = work, _work(left)
@@ -321,7 +321,7 @@ async def leftovers(process: Process, skipped: asyncio.Event, report: Report) ->
         if skipped.is_set() or now - busy_at >= MAX_LEFTOVER_IDLE_S or now - began >= MAX_LEFTOVER_BUSY_S:
             return what
         report(f"for {what} ({processes.command_name(left[0].pid)})")
-        await any_of(skipped, timeout_s=_CHECK_S)
+        await any_of(skipped, timeout_s=_CHECK_INTERVAL_S)
     return None
 
 

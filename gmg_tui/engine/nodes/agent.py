@@ -42,7 +42,7 @@ _FIRST_LEADER_GRACE_S = 60.0
 """Additional wait for its first leader: the launcher may be slow."""
 _STALL_GRACE_S = 60.0
 """Additional wait for a connected leader: the network may stall."""
-_CHECK_S = 1.0
+_CHECK_INTERVAL_S = 1.0
 _CURVES_S = 60.0
 """Seconds between two reports of an attempt's metrics over time, which are large."""
 _RESOLVE_TIMEOUT_S = 5.0
@@ -146,7 +146,7 @@ class Agent:
     async def _watch_leader(self) -> None:
         wait_s = self._spec.orphan_wait_s
         while time.monotonic() - self._received_at < wait_s:
-            await asyncio.sleep(_CHECK_S)
+            await asyncio.sleep(_CHECK_INTERVAL_S)
             wait_s = self._spec.orphan_wait_s + (_STALL_GRACE_S if self._leaders else 0.0)
         self.orphaned(f"the session's engine has been silent for {wait_s:.0f} s")
         await asyncio.get_running_loop().create_future()  # its workers end first

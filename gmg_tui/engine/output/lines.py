@@ -1,17 +1,17 @@
-"""Splits output into lines, and keeps the newest."""
+"""Splits output into lines, and keeps the newest ones."""
 
 from gmg_tui.model.text import compact, displayed
 
 MAX_TAIL_BYTES = 64 * 1024
 """Longer lines are displayed and parsed up to this size."""
-_SLACK = 16
-"""A sixteenth more lines than the limit may be kept, to drop the oldest in batches: each removal moves the list."""
+_SLACK_DIVISOR = 16
+"""The buffer may exceed its line limit by this fraction: dropping old lines in batches shifts the list less often."""
 
 
 class LineSplitter:
     r"""Splits one stream of one attempt into whole segments.
 
-    Segments end with `\n` or `\r` (tqdm's bars). A `\r` at the end of a chunk waits for the next, because a `\n` may
+    Segments end with `\n` or `\r` (tqdm's bars). A `\r` at the end of a chunk is held back, because a `\n` may
     follow.
     """
 
@@ -20,7 +20,7 @@ class LineSplitter:
         self._logged = 0
         """Bytes of the tail already in the log file."""
         self._skipping = False
-        """True while the rest of a long line arrives, after its beginning was returned."""
+        """True while discarding the rest of an overlong line, of which the first `MAX_TAIL_BYTES` were returned."""
 
     def feed(self, chunk: bytes) -> tuple[bytes, bytes]:
         """Splits a chunk. Returns the bytes for the log file, and the whole segments; either may be empty."""
@@ -54,14 +54,14 @@ class LineSplitter:
         return raw
 
     def end(self) -> tuple[bytes, bytes]:
-        """Ends the stream. Returns the rest like `feed`, with a line end added."""
+        """Ends the stream. Returns the rest like `feed`; the segment gets a newline."""
         raw, rest = self.unfinished(), self._tail
         self._tail, self._logged, self._skipping = b"", 0, False
         return raw, rest + b"\n" if rest else b""
 
 
 class RingBuffer:
-    """The newest lines of a worker, numbered: about `max_lines` or `max_bytes` at most.
+    """Keeps a worker's newest lines, numbered, up to about `max_lines` lines and `max_bytes` bytes.
 
     Attributes:
         end: Number of the next line.
@@ -79,11 +79,11 @@ class RingBuffer:
 
     @property
     def newest(self) -> bytes:
-        r"""The newest line that is not blank, or a newer segment (ended by `\r`) or preview; empty if there is none."""
+        r"""The newest preview, `\r` segment or nonblank line; empty if there is none."""
         return self._preview or self._unfinished or next((line for line in reversed(self._lines) if line.strip()), b"")
 
     def skip_to(self, number: int) -> None:
-        """Continues with this line number, skipping missing lines."""
+        """Drops all lines and continues at `number`, if the lines before it are missing."""
         self._lines.clear()
         self._bytes, self.end, self._unfinished, self._preview = 0, number, b"", b""
 
@@ -106,7 +106,7 @@ class RingBuffer:
         lines = lines[-self._max_lines :]
         self._lines += lines
         self._bytes += sum(map(len, lines))
-        if len(self._lines) > self._max_lines + self._max_lines // _SLACK or self._bytes > self._max_bytes:
+        if len(self._lines) > self._max_lines + self._max_lines // _SLACK_DIVISOR or self._bytes > self._max_bytes:
             self._trim()
 
     def _overwritten(self, line: bytes) -> bytes:

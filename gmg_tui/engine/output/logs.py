@@ -31,7 +31,7 @@ HUNG_DISK_S = 5.0
 """A write that takes longer means that the disk hangs."""
 _MISSING_NOTE = f"the disk did not answer, and {units.mib(MAX_QUEUED_BYTES >> 20)} waited for it"
 _GATHER_S = 0.01
-"""Batching time: the thread wakes once for everything queued meantime."""
+"""Batching time: the thread wakes once for everything queued in the meantime."""
 _RETRY_S = 5.0
 """Pause after a failed write, to spare a full disk a try for each chunk."""
 _STDERR = 2

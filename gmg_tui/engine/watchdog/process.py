@@ -15,7 +15,7 @@ from threading import Thread
 
 _STEPS = ((signal.SIGINT, 5.0), (signal.SIGTERM, 2.0), (signal.SIGKILL, 2.0))
 """Shorter waits than the engine's: nobody reads the workers' output, and the GPUs are needed."""
-_CHECK_S = 0.1
+_CHECK_INTERVAL_S = 0.1
 _ENVIRON_TIMEOUT_S = 1.0
 """Time limit for reading environments: processes in a hung driver may block it."""
 _MAX_ENVIRON_BYTES = 8 << 20
@@ -123,7 +123,7 @@ def _end(processes: _Processes) -> list[int]:
             _send(key, signal.SIGCONT)  # a stopped process could not handle the signal
         deadline = time.monotonic() + wait_s
         while alive and time.monotonic() < deadline:
-            time.sleep(_CHECK_S)
+            time.sleep(_CHECK_INTERVAL_S)
             alive = processes.alive()
     return sorted(pid for pid, _ in first)
 
