@@ -25,14 +25,14 @@ MAX_ENTRIES = 10_000
 
 
 class Trust(NamedTuple):
-    """Whose files may be loaded, which may run their code.
+    """The users whose files may be loaded, although that may run code.
 
-    Trusted are this user, root, whoever could change what runs anyway, and the owners of folders that are shared with a
+    These are this user, root, anyone who could change the workers' code anyway, and the owners of folders shared with a
     group of this user.
 
     Attributes:
-        runs: Paths of what workers run.
-        marks: Names of files by which a session's folder, or a copy of it, is known. Its logs have what nodes have sent.
+        runs: Paths that workers run from.
+        marks: Names of files that identify a session's folder or a copy of it, whose logs hold output of other nodes.
     """
 
     runs: tuple[str, ...] = ()

@@ -89,8 +89,8 @@ _FIRST: Final = {"help": 0, "quit": 1, "detach": 2, "back": 3, "queue": 4}
 def call_after(pump: MessagePump, delay_s: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
     """Calls back in the message loop of an app or widget after a delay; can be cancelled.
 
-    A `set_timer` of Textual 8.2.8 never calls back if the process stands still for longer than its delay as it starts, for it
-    then skips its only tick (`Timer._run`): on a busy machine what waits for it would wait for ever.
+    A `set_timer` of Textual 8.2.8 never calls back if the process stalls for longer than its delay as it starts, for it
+    then skips its only tick (`Timer._run`): on a busy machine the wait would never end.
     """
     return asyncio.get_running_loop().call_later(delay_s, pump.call_later, callback)
 
@@ -151,7 +151,7 @@ def watch(
 
     After a hang-up, SIGHUP or SIGTERM, `on_lost` is called once in the event loop, and the process has `grace_s` seconds
     to exit. Then `os._exit` ends it without the interpreter's clean-up, which would join Textual's writer thread: that
-    may block for ever in a write to a terminal that nobody reads. This also applies after leaving the context, since
+    may block forever in a write to a terminal that nobody reads. This also applies after leaving the context, since
     printing a last line may block the same way.
     The engine is another process; nothing of the session is lost. `on_lost` must not block.
     """

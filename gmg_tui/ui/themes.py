@@ -1,7 +1,7 @@
 """The themes, the styles for each, and `--ascii`.
 
-`dark` and `light` use only the 256 colours of `TERM=xterm-256color`, because COLORTERM does not cross SSH: the screen
-looks the same with 16 million.
+`dark` and `light` use only the 256 colours of `TERM=xterm-256color`: SSH does not forward COLORTERM, so the screen looks
+the same with 256 colours as with 16 million.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ from gmg_tui.session.options import THEMES
 from gmg_tui.ui.drawing import ATTRIBUTES, STYLES, Appearance
 
 _PREFIX = "gmg-"
-_BRIGHT = 0.5
+_MIN_LIGHT_BRIGHTNESS = 0.5
 _FIELDS = ("primary", "secondary", "accent", "success", "warning", "error", "foreground", "background")
 _COLORS: dict[str, tuple[Sequence[str], Mapping[str, str], Mapping[str, str]]] = {
     "dark": (
@@ -41,7 +41,7 @@ _COLORS: dict[str, tuple[Sequence[str], Mapping[str, str], Mapping[str, str]]] =
         {"text-muted": "#d0d0d0", "border": "#ffff00", "border-blurred": "#bcbcbc"},
     ),
 }
-"""Each theme's colours for `_FIELDS`, backgrounds, and overrides of variables that Textual derives."""
+"""Each theme's colours for `_FIELDS`, its other backgrounds, and overrides of variables that Textual derives."""
 
 
 def names() -> tuple[str, ...]:
@@ -50,7 +50,7 @@ def names() -> tuple[str, ...]:
 
 
 def add(tables: Mapping[str, Mapping[str, str]]) -> None:
-    """Adds the themes from the settings, by name: colours that differ from their `base`. Raises `GmgError`."""
+    """Adds the themes of the settings, each defined by its differences from its `base`. Raises `GmgError`."""
     for name, table in tables.items():
         base = table.get("base", THEMES[0])
         if name in THEMES or base not in _COLORS or base not in THEMES:
@@ -74,7 +74,7 @@ def add(tables: Mapping[str, Mapping[str, str]]) -> None:
 
 
 def textual_name(name: str | None, *, no_color: bool) -> str:
-    """Returns Textual's name of a theme; `ansi` for no colours."""
+    """Returns the name of a theme in Textual; of `ansi` with `no_color`."""
     return _PREFIX + ("ansi" if no_color else name or THEMES[0])
 
 
@@ -95,29 +95,29 @@ def appearance(app: App[Any]) -> Appearance:
 
 
 def make_appearance(variables: Mapping[str, str]) -> Appearance:
-    """Returns the styles of a theme with these `App.theme_variables`."""
+    """Returns the styles of a theme with these CSS variables."""
     background = Color.parse(variables["background"])
     # Keep the terminal's background only with the terminal's colours: others may be illegible on it.
-    ground = Style() if background.ansi is not None else Style(bgcolor=background.rich_color)
+    fill = Style() if background.ansi is not None else Style(bgcolor=background.rich_color)
     styles = {}
     for name, variable in STYLES.items():
         color = Color.parse(variables[variable])
-        attributes = ground + Style.parse(ATTRIBUTES.get(name, ""))
+        attributes = fill + Style.parse(ATTRIBUTES.get(name, ""))
         if color.ansi is not None and name in {"dim", "border"}:
             attributes += Style(dim=True)
         styles[name] = Style(color=color.rich_color) + attributes
     return styles
 
 
-def _theme(name: str, colors: Sequence[str], grounds: Mapping[str, Any], variables: Mapping[str, str]) -> Theme:
+def _theme(name: str, colors: Sequence[str], backgrounds: Mapping[str, Any], variables: Mapping[str, str]) -> Theme:
     named: dict[str, Any] = dict(zip(_FIELDS, colors, strict=True))
     derived = {**variables, "block-cursor-foreground": named["background"]}
     derived |= {f"footer-{part}background": named["background"] for part in ("", "key-", "item-", "description-")}
     return Theme(
         _PREFIX + name,
         **named,
-        **grounds,
-        dark=Color.parse(named["background"]).brightness < _BRIGHT,
+        **backgrounds,
+        dark=Color.parse(named["background"]).brightness < _MIN_LIGHT_BRIGHTNESS,
         variables=derived,
     )
 
@@ -147,7 +147,7 @@ def _line_in_ascii(bits: int) -> str:
     return " " if not rows else "|" if rows[-1] - rows[0] > 1 else _HEIGHTS[rows[0]]
 
 
-_ALIKE = (
+_REPLACEMENTS = (
     '─-━=│|┃#┏#┓#┗#┛#┈-┉-╌-╎!┊:▀"▔"▐|▕|░.▒:▓*…~·.•*–-—-−-×x±~° ΣS←<↤<→>▸>▶>▷>❯>↑^▲^▴^↓v▼v▾v▽v'
     "⚠!✓+✔+✗x✘x◆*↻*●@◉@○o◔b◑c◌-■#▪#◇+□%△&▵&"
 )
@@ -157,13 +157,13 @@ _IN_ASCII = {
     **{0x2800 + bits: _line_in_ascii(bits) for bits in range(256)},  # braille
     **{0x2580 + eighths: _LEVELS[eighths] for eighths in range(1, 9)},  # blocks from below
     **{0x2590 - eighths: _LEVELS[eighths] for eighths in range(1, 9)},  # blocks from the left
-    **dict(zip(map(ord, _ALIKE[::2]), _ALIKE[1::2], strict=True)),
+    **dict(zip(map(ord, _REPLACEMENTS[::2]), _REPLACEMENTS[1::2], strict=True)),
 }
 
 
 @lru_cache(4096)
 def in_ascii(text: str) -> str:
-    """Returns `text` in ASCII with the same width; `?` replaces unknown characters."""
+    """Returns `text` in ASCII at the same width, with `?` for unknown characters."""
     if text.isascii():
         return text
     return "".join(

@@ -68,7 +68,7 @@ class LogSource:
         return self.file if is_known else file
 
     async def refresh(self) -> None:
-        """Looks how much has been written, and loads it if following."""
+        """Checks the size of the log, and loads its new lines if following."""
         file, self.size, rows = await in_daemon_thread(self._newest)
         if self.following and file is not None:
             self.file, self.rows = file, rows[-MAX_ROWS:]
