@@ -34,7 +34,7 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import interpreter, probe
 from gmg_tui.scripts.genesis import caches
 
-_ANSWER_S = 120.0
+_ANSWER_TIMEOUT_S = 120.0
 """Timeout for importing torch, which takes a minute from a cold network disk."""
 _FULL_MIB, _LOW_MIB = 16, 1024
 """Free disk space too small for a session, and the space that eight verbose workers fill in a day."""
@@ -234,9 +234,9 @@ def ask(python: str, environ: Mapping[str, str]) -> Installed | str:
     env.pop("CUDA_VISIBLE_DEVICES", None)
     program = f"OTHERS = {probe.packages()!r}\n{_PROGRAM}"
     try:
-        done = interpreter.ask(python, program, timeout_s=_ANSWER_S, env=env)
+        done = interpreter.ask(python, program, timeout_s=_ANSWER_TIMEOUT_S, env=env)
     except subprocess.TimeoutExpired:
-        return f"no answer within {_ANSWER_S:.0f} s"
+        return f"no answer within {_ANSWER_TIMEOUT_S:.0f} s"
     except OSError as error:
         return f"cannot be run: {error.strerror}"
     try:

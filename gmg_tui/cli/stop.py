@@ -18,7 +18,7 @@ from gmg_tui.scripts.torchrun import stop_s
 from gmg_tui.session.client import ANSWER_S, EngineClient
 from gmg_tui.session.protocol import Update
 
-_ASK_S = 60.0
+_MIN_CONFIRM_S = 60.0
 """Run time above which stopping an unnamed session needs a confirmation."""
 _SURVIVES = "survives SIGKILL"
 """Prefix of a worker's reason if its killed process survives in the kernel."""
@@ -52,7 +52,7 @@ def _chosen(names: tuple[str, ...], *, everything: bool) -> list[sessions.Sessio
         raise GmgError(f"{len(running)} sessions are running: {listed}; give their names, or --all")
     for entry in running if is_terminal() and not everything else ():
         ran_s = time.time() - entry.record.session.started
-        loses_work = ran_s > _ASK_S and any(worker.state.live for worker in entry.record.workers)
+        loses_work = ran_s > _MIN_CONFIRM_S and any(worker.state.live for worker in entry.record.workers)
         if loses_work and not click.confirm(f"stop {entry.name}, running for {units.span(ran_s)}?", err=True):
             raise GmgError("nothing was stopped", 1)
     return running or [sessions.find(None, running=True)]

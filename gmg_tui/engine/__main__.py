@@ -32,7 +32,7 @@ from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis.environ import WORKER_VARIABLES
 
-_PAUSE_S = 2.0
+_CHECK_INTERVAL_S = 2.0
 """Interval of checks of GPUs that are in use."""
 _GC_THRESHOLD = 20_000
 """Objects before the collector looks for garbage; reference counting frees nearly all."""
@@ -56,7 +56,7 @@ def _report(text: str) -> None:
 def _pause(text: str, lines: Sequence[str]) -> None:
     """Reports the progress of a wait, and waits. Raises `BrokenPipeError` once the launcher is gone."""
     os.write(1, msgspec.json.encode({"progress": text, "lines": lines}) + b"\n")
-    if select.select([0], [], [], _PAUSE_S)[0]:  # it sends nothing before the reply
+    if select.select([0], [], [], _CHECK_INTERVAL_S)[0]:  # it sends nothing before the reply
         raise BrokenPipeError
 
 

@@ -26,7 +26,7 @@ from gmg_tui.session.session_record import listing
 from gmg_tui.session.store.database import StoreError
 from gmg_tui.session.store.reader import open_store
 
-_MEAN_S = 10
+_AVERAGING_S = 10
 """Seconds over which the GPU's figures are averaged."""
 _MIN_SHARER_MIB = 256.0
 _MIN_STRAGGLE_PCT = 20.0
@@ -96,7 +96,7 @@ def _known(slot: EngineSlot, view: model.Worker, now: float) -> SpeedFacts:
     if sample is None or not view.state.live:
         return facts
     recent = slot.history.recent(slot.slot.name)
-    seconds = max(1, min(_MEAN_S, int(facts.phase_s)))  # exclude the start
+    seconds = max(1, min(_AVERAGING_S, int(facts.phase_s)))  # exclude the start
     return structs.replace(
         facts,
         gpu_util_pct=_mean(recent.gpu_util_pct[-seconds:], sample.gpu_util_pct),

@@ -37,7 +37,7 @@ _REPEATED_SIGNAL_S = 2.0
 directly and through the command that started it."""
 _END_GRACE_S = 20.0
 """Grace period of a requested end, on top of the workers' own timeouts."""
-_SECOND_END_S = 2.0
+_REPEATED_END_S = 2.0
 """Requests to end closer together count as one: it may arrive directly and through a client."""
 
 
@@ -189,7 +189,7 @@ class Supervisor:
         """Stops all workers, or kills them on a second request; `reason` is None if the user asked for it."""
         now = time.monotonic()
         if reason is None and self._asked_to_end is not None:
-            kill |= now >= self._asked_to_end + _SECOND_END_S
+            kill |= now >= self._asked_to_end + _REPEATED_END_S
         self._asked_to_end = self._asked_to_end or now
         self._ending = True
         if reason is not None:

@@ -21,7 +21,7 @@ _TERMINATING = (signal.SIGTERM, signal.SIGXCPU)
 _JOBS_PER_REQUEST = 200
 _INTERRUPTED = 130
 """Exit status."""
-_LEAVE_S = 8
+_LEAVE_TIMEOUT_S = 8
 """Timeout for the engine's end and the last output after SIGTERM."""
 _LAST_LINES_S = 2.0
 """Timeout for writing the last lines after SIGTERM."""
@@ -58,7 +58,7 @@ async def _report(socket: Path, begun: Callable[[], object]) -> int:
             loop.remove_signal_handler(number)
     if headless.terminated:  # exit soon, whatever blocks: the sender of SIGTERM does not read the output
         signal.signal(signal.SIGALRM, lambda *_: os._exit(_INTERRUPTED))
-        signal.alarm(_LEAVE_S)
+        signal.alarm(_LEAVE_TIMEOUT_S)
     return headless.status
 
 

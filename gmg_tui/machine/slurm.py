@@ -17,10 +17,10 @@ _PHYSICAL = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
 """The machine's indices of the step's or the job's GPUs."""
 _UNIX_TIME = {"SLURM_TIME_FORMAT": "%s"}
 """Makes squeue print Unix seconds."""
-_SHORT_S = 600.0
+_SHORT_TIME_S = 600.0
 _POLL_S = 300.0
 """Interval of polls: `scontrol update` may change a job's limit."""
-_ANSWER_S = 30.0
+_ANSWER_TIMEOUT_S = 30.0
 
 
 def job_of(environ: Mapping[str, str]) -> str | None:
@@ -41,7 +41,7 @@ def remaining_time(job: Allocation | None, now: float) -> RemainingTime | None:
     if job is None or job.ends is None:
         return None
     left_s = max(0.0, job.ends - now)
-    return RemainingTime(f"Slurm {job.job}: {units.span(left_s)} left", left_s < _SHORT_S)
+    return RemainingTime(f"Slurm {job.job}: {units.span(left_s)} left", left_s < _SHORT_TIME_S)
 
 
 def visible(environ: Mapping[str, str], count: int) -> str | None:
@@ -73,10 +73,10 @@ async def run(*command: str) -> tuple[int, str, str]:
     except (OSError, RuntimeError) as error:  # or no thread can be started
         return -1, "", f"cannot run {command[0]}: {getattr(error, 'strerror', error)}"
     try:
-        async with asyncio.timeout(_ANSWER_S):
+        async with asyncio.timeout(_ANSWER_TIMEOUT_S):
             output, trouble = await process.communicate()
     except TimeoutError:
-        return -1, "", f"{command[0]} has not answered for {_ANSWER_S:.0f} s"
+        return -1, "", f"{command[0]} has not answered for {_ANSWER_TIMEOUT_S:.0f} s"
     finally:
         if process.returncode is None:
             process.kill()

@@ -26,11 +26,11 @@ def nearest(word: str, words: Iterable[str], likeness: float = 0.6) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-_LISTED = 16
+_MAX_LISTED = 16
 
 
 def listed(words: Iterable[str]) -> str:
     """Returns the first of `words`, and the number of those left out."""
     chosen = list(words)
-    more = f" and {len(chosen) - _LISTED} more" if len(chosen) > _LISTED else ""
-    return ", ".join(chosen[:_LISTED]) + more
+    more = f" and {len(chosen) - _MAX_LISTED} more" if len(chosen) > _MAX_LISTED else ""
+    return ", ".join(chosen[:_MAX_LISTED]) + more

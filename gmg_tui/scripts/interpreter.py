@@ -16,7 +16,7 @@ from gmg_tui.model.errors import GmgError
 GENESIS = ("genesis-world", "torch")
 _ENVIRONMENTS = {"VIRTUAL_ENV": "virtualenv", "CONDA_PREFIX": "conda environment"}
 """The variables of activated environments; a virtualenv inside a conda environment takes precedence."""
-_ANSWER_S = 30.0
+_ANSWER_TIMEOUT_S = 30.0
 """Limit for an interpreter's answer: it may be on a slow network disk."""
 _GIT_S = 2.0
 _GENESIS = "genesis_world"
@@ -88,7 +88,7 @@ def check_python(path: str) -> str:
     try:
         answer = ask(python, _HELLO)
     except subprocess.TimeoutExpired:
-        raise GmgError(f"--python {path}: no answer within {_ANSWER_S:.0f} s; is it an interpreter?") from None
+        raise GmgError(f"--python {path}: no answer within {_ANSWER_TIMEOUT_S:.0f} s; is it an interpreter?") from None
     except OSError as error:
         raise GmgError(f"--python {path}: cannot be run: {error.strerror}; give a Python interpreter") from error
     if answer.returncode != 0 or answer.stdout.strip() != b"3":
@@ -169,7 +169,7 @@ def ask(
     Raises `OSError` or `subprocess.TimeoutExpired`, once the process is gone.
     """
     command = [python, "-c", f"import sys; sys.path[:] = filter(None, sys.path)\n{program}"]  # -P is new in Python 3.11
-    return _run(command, timeout_s or _ANSWER_S, env)
+    return _run(command, timeout_s or _ANSWER_TIMEOUT_S, env)
 
 
 def _run(words: Sequence[str], timeout_s: float, env: Mapping[str, str] | None) -> subprocess.CompletedProcess[bytes]:

@@ -29,7 +29,7 @@ _SNAPSHOT_S = 3.0
 """Timeout of a snapshot for a list or a scrape, which may take Prometheus 10 s."""
 _CLOSE_S = 1.0
 """Timeout for flushing the last message on close."""
-_MISSING_S = 6.0
+_MISSING_SOCKET_TIMEOUT_S = 6.0
 """Timeout for a missing socket: an engine recreates a deleted one within 5 s."""
 _POLL_S = 0.1
 
@@ -151,7 +151,7 @@ class EngineClient(Source):
 
         With `readonly` the engine refuses every change. Raises `GmgError` if none answers, or a different one.
         """
-        deadline = time.monotonic() + _MISSING_S
+        deadline = time.monotonic() + _MISSING_SOCKET_TIMEOUT_S
         while not os.path.exists(path) and time.monotonic() < deadline:  # noqa: ASYNC110, ASYNC240, PTH110 - made by another process
             await asyncio.sleep(_POLL_S)
         try:

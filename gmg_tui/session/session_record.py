@@ -28,7 +28,7 @@ SILENT_S = 120.0
 _ROOM_BYTES = 2048
 _MAX_BYTES = 64 << 20
 """Limit of a record: no engine writes a larger one, and reading it could exhaust memory."""
-_GONE_S = 5.0
+_KILL_TIMEOUT_S = 5.0
 """Timeout for killed processes to exit; one that waits for a driver may never exit."""
 _POLL_S, _END_POLL_S = 0.05, 0.5
 _STORE_S = 2.0
@@ -348,7 +348,7 @@ def _is_copy(entry: SessionEntry) -> bool:
 def _kill(session: Session, report: Callable[[str], None]) -> list[int]:
     """Kills the leftover processes of `session`. Returns the PIDs that survive SIGKILL."""
     reported = set[int]()
-    deadline = time.monotonic() + _GONE_S
+    deadline = time.monotonic() + _KILL_TIMEOUT_S
     while (left := processes_of(session)) and time.monotonic() < deadline:
         for process in left:
             with suppress(OSError):  # it has ended

@@ -17,7 +17,7 @@ __all__ = ["Outcome", "load", "run"]
 
 _SWITCHES = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
 """Read by Textual on import: no animations, and scrolling by whole rows."""
-_GARBAGE = 20_000
+_GC_THRESHOLD = 20_000
 """Objects before a garbage collection: a redraw makes thousands, and reference counting frees nearly all."""
 
 
@@ -32,7 +32,7 @@ def load() -> None:
         importlib.import_module("gmg_tui.session.client")
     finally:
         gc.freeze()
-        gc.set_threshold(_GARBAGE)
+        gc.set_threshold(_GC_THRESHOLD)
         gc.enable()
 
 

@@ -21,8 +21,8 @@ _MAX_DECIMALS: Final = 6
 _MIN_SPAN: Final = 0.02
 _MIN_POSITIVE: Final = 1e-300
 """Smaller values cannot be divided by."""
-_OUTLIERS: Final = 0.05
-_PAD: Final = 0.05
+_MAX_OUTLIER_SHARE: Final = 0.05
+_PADDING: Final = 0.05
 _MIN_SCIENTIFIC: Final = 1e15
 """Values from here on are labelled in scientific notation."""
 
@@ -82,9 +82,9 @@ def fitted(values: Iterable[float], intervals: int) -> Axis:
     lowest values, such as rates at the start.
     """
     known = sorted(values) or [0.0]
-    low, high = known[int(_OUTLIERS * (len(known) - 1))], known[-1]
+    low, high = known[int(_MAX_OUTLIER_SHARE * (len(known) - 1))], known[-1]
     missing = max(0.0, _MIN_SPAN * abs(high) - (high - low)) / 2
-    pad = _PAD * (high - low) + missing
+    pad = _PADDING * (high - low) + missing
     low, high = (0.0 if 0 <= low <= high / 2 else low - pad), high + pad
     return axis(low, high if high - low > _MIN_POSITIVE else low + 1.0, intervals)
 

@@ -30,7 +30,7 @@ _MIN_WHOLE: Final = 26
 """Minimum columns of the whole curve beside the enlarged one, including its axis."""
 _MIN_OCTAVES: Final = 0.1
 """Minimum range of values."""
-_PAD: Final = 0.04
+_PADDING: Final = 0.04
 """Padding at both ends of the axis of values, as a share of it."""
 _MAX_RATE: Final = 1e15
 """Greater rates are errors in the script."""
@@ -125,7 +125,7 @@ class _Plot:
         left, right = math.log2(min(values)), math.log2(max(values))
         missing = max(0.0, _MIN_OCTAVES - (right - left)) / 2
         left, right = left - missing, right + missing
-        pad = (right - left) * _PAD
+        pad = (right - left) * _PADDING
         self._values = Axis(left - pad, right + pad, 1.0)
         self._occupied: set[tuple[int, int]] = set()
         ends = [rate for trial in points for rate in (trial.rate or 0.0, *_ends(trial))]

@@ -24,9 +24,9 @@ from gmg_tui.ui.view import View
 from gmg_tui.ui.worker_text import together_text
 
 Result = TypeVar("Result")
-_TYPING_S = 0.1
+_TYPING_PAUSE_S = 0.1
 """Seconds after a key before the text is applied."""
-_SHORT_S: Final = 60.0
+_MIN_CONFIRM_S: Final = 60.0
 """Ask before losing more than these seconds of an attempt."""
 
 
@@ -164,7 +164,7 @@ def _lost_s(worker: Worker, now: float) -> float:
     """Returns the running time lost with the worker's process; 0 if too short to ask."""
     running = worker.state.undisturbed
     ran_s = worker.attempt_s(now) or 0.0
-    return ran_s if running and ran_s > _SHORT_S else 0.0
+    return ran_s if running and ran_s > _MIN_CONFIRM_S else 0.0
 
 
 def question(action: Action, view: View, workers: Sequence[Worker]) -> str:
@@ -218,7 +218,7 @@ class LineBar(Input):
         event.stop()
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = call_after(self, _TYPING_S, self._apply_text)
+        self._timer = call_after(self, _TYPING_PAUSE_S, self._apply_text)
 
     def _apply_text(self) -> None:
         if self.value != self._applied:

@@ -16,7 +16,7 @@ from gmg_tui.ui.drawing import Piece, Row, bar
 from gmg_tui.ui.slots import ORDERS, SLOT_ORDER
 from gmg_tui.ui.view import View
 
-_NOTICES: Final = 4
+_MAX_NOTICE_ROWS: Final = 4
 """Maximum rows of notices."""
 _FOR_ALLOCATION: Final = 100
 """Minimum columns to show a Slurm job's remaining time before it runs short."""
@@ -134,7 +134,7 @@ def notices(view: View) -> list[Piece]:
     notes.extend((alert.text, "warn") for alert in snapshot.alerts)
     if view.session.idle_text:
         notes.append((view.session.idle_text, "dim"))
-    return notes[:_NOTICES]
+    return notes[:_MAX_NOTICE_ROWS]
 
 
 def _stopping(view: View) -> str:

@@ -65,11 +65,11 @@ class SlotView(NamedTuple):
         return self.time - time
 
 
-_TROUBLES: Final = 4
+_MAX_TROUBLES: Final = 4
 
 
 def severity(entry: SlotView) -> int:
-    """Returns the urgency of a worker, lower for more urgent; below `_TROUBLES` it is in trouble."""
+    """Returns the urgency of a worker, lower for more urgent; below `_MAX_TROUBLES` it is in trouble."""
     worker = entry.worker
     if worker.state is WorkerState.FAILED:
         return 0
@@ -78,12 +78,12 @@ def severity(entry: SlotView) -> int:
     alerts = urgent(worker.alerts)
     if alerts:
         return 2 if alerts[0].severity is Severity.ERROR else 3
-    return _TROUBLES + list(WorkerState).index(worker.state)
+    return _MAX_TROUBLES + list(WorkerState).index(worker.state)
 
 
 def in_trouble(entry: SlotView) -> bool:
     """Returns True if a worker has failed, or has an alert."""
-    return severity(entry) < _TROUBLES
+    return severity(entry) < _MAX_TROUBLES
 
 
 def median_rates(slots: Mapping[str, Slot], workers: Iterable[Worker]) -> dict[str, float]:

@@ -126,7 +126,7 @@ GRACE_S = 1.5
 EXIT_CODE = 129
 """Exit status after a forced exit: 128 plus SIGHUP's number, as in shells."""
 _SIGNALS = (signal.SIGHUP, signal.SIGTERM)
-_RESTORE_S = 0.3
+_RESTORE_TIMEOUT_S = 0.3
 _LEAVE = b"\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
 """The sequences with which Textual's driver restores a terminal (`LinuxDriver.stop_application_mode`)."""
 
@@ -181,7 +181,7 @@ def watch(
             # In a thread of its own: a blocked write may hold the terminal's lock.
             restorer = threading.Thread(target=_restore, args=(descriptor, settings), daemon=True)
             restorer.start()
-            restorer.join(_RESTORE_S)
+            restorer.join(_RESTORE_TIMEOUT_S)
         os._exit(EXIT_CODE)
 
     # Not `loop.add_signal_handler`: a stalled terminal may block the loop.

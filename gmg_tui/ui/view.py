@@ -13,9 +13,9 @@ from gmg_tui.ui.worker_text import matches
 
 SORT_S: Final = 5.0
 """Minimum time between two automatic sortings."""
-MANY: Final = 64
+MAX_UNFOLDED_SLOTS: Final = 64
 """With more slots on several machines, nodes are folded at the start."""
-_MARGIN: Final = 32
+_PREFETCHED_JOBS: Final = 32
 """Jobs to request before and after the running ones, which may start or end before the answer."""
 
 
@@ -91,7 +91,7 @@ class View:
         for slot in self.session.slots:
             nodes.setdefault(slot.node, []).append(slot.name)
         self.nodes = {node: tuple(names) for node, names in nodes.items()} if len(nodes) > 1 else {}
-        self.folded = set(self.nodes) if len(self._slots) > MANY else set[str]()
+        self.folded = set(self.nodes) if len(self._slots) > MAX_UNFOLDED_SLOTS else set[str]()
         self.present: tuple[str, ...] = tuple(self._slots)
         self.slots = self.present
         self.selected: str = self.slots[0] if self.slots else ""
@@ -274,5 +274,5 @@ async def job_on(engine: Source, view: View, slot: str) -> JobRecord | None:
     worker, queue = view.worker_on(slot), view.queue
     if worker is None or queue is None or worker.job is None:
         return None
-    part = await engine.queue(max(0, queue.done - _MARGIN), queue.running + 2 * _MARGIN)
+    part = await engine.queue(max(0, queue.done - _PREFETCHED_JOBS), queue.running + 2 * _PREFETCHED_JOBS)
     return next((job for job in part if job.number == worker.job), None)

@@ -117,7 +117,7 @@ async def test_stop_reports_workers_that_ignore_sigint_and_waits_for_the_engine(
 
 
 async def test_stop_without_a_name_asks_on_a_terminal_before_ending_a_long_session() -> None:
-    program = "from gmg_tui.cli import app, stop; stop._ASK_S = -1; app.main()"
+    program = "from gmg_tui.cli import app, stop; stop._MIN_CONFIRM_S = -1; app.main()"
 
     def stop(answer: str) -> str:
         terminal = pexpect.spawn(sys.executable, ["-c", program, "stop"], env=environ(), timeout=LONG_S)
@@ -146,7 +146,7 @@ async def test_a_second_interrupt_during_stop_kills_the_workers() -> None:
 
 
 async def test_stop_waits_for_an_engine_to_recreate_its_deleted_socket() -> None:
-    program = "import sys; from gmg_tui.cli import app as cli; from gmg_tui.session import client; client._MISSING_S = 90.0; cli.main(sys.argv[1:])"
+    program = "import sys; from gmg_tui.cli import app as cli; from gmg_tui.session import client; client._MISSING_SOCKET_TIMEOUT_S = 90.0; cli.main(sys.argv[1:])"
     async with ScriptedEngine() as engine:
         away = engine.socket.rename(engine.socket.with_suffix(".away"))
         process = await asyncio.create_subprocess_exec(

@@ -58,7 +58,7 @@ def test_workers_are_ended_and_a_group_with_a_reused_number_is_not(
 async def test_a_killed_watchdog_is_replaced_as_soon_as_a_process_can_be_started(
     monkeypatch: pytest.MonkeyPatch, sleepers: list[subprocess.Popen[bytes]]
 ) -> None:
-    monkeypatch.setattr(client, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(client, "_REPLACE_PAUSE_S", 0.0)
     monkeypatch.setattr(client, "_RETRY_PAUSE_S", 0.0)
     started, refusals, real = list[asyncio.subprocess.Process](), [0, 1, 1, 0], asyncio.create_subprocess_exec
 

@@ -99,7 +99,7 @@ def test_a_path_that_is_not_an_interpreter_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_an_interpreter_that_does_not_answer_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interpreter, "_ANSWER_S", 0.2)
+    monkeypatch.setattr(interpreter, "_ANSWER_TIMEOUT_S", 0.2)
     silent = program(tmp_path / "silent", "#!/bin/sh\nexec sleep 60\n")
     with pytest.raises(GmgError, match="no answer"):
         interpreter.check_python(silent)

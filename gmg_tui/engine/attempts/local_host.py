@@ -27,7 +27,7 @@ from gmg_tui.machine import numa
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.cgroup import Memory, folders, usable_cpus
 from gmg_tui.machine.folders import make_private, owners, user_name
-from gmg_tui.machine.gpu.driver import GIVE_UP_S, LATE_S, Driver, gave_up
+from gmg_tui.machine.gpu.driver import LATE_S, MAX_DRIVER_WAIT_S, Driver, gave_up
 from gmg_tui.machine.gpu.egl import EglMap
 from gmg_tui.machine.processes import Scans
 from gmg_tui.model import Checkpoint, Gpu, Session, Slot
@@ -338,11 +338,11 @@ class LocalHost:
         nvml, uuid = self._nvml, gpu.parent_uuid or gpu.uuid
         if nvml is None:
             return gpu.index
-        times_s = LATE_S, GIVE_UP_S
+        times_s = LATE_S, MAX_DRIVER_WAIT_S
         try:
             return await self._call(uuid, lambda: nvml.index_of(uuid), lambda: report(AWAITS_DRIVER), times_s)
         except TimeoutError:
-            raise DriverSilentError(gave_up(GIVE_UP_S)) from None
+            raise DriverSilentError(gave_up(MAX_DRIVER_WAIT_S)) from None
 
 
 def make_rank_folder(error_file: str) -> None:

@@ -17,7 +17,7 @@ from gmg_tui.scripts.probe.site import gmg_probe
 
 _ANSWER_TIMEOUT_S = 5.0
 """Time limit for a process to write its stacks."""
-_QUIET_S = 0.2
+_COMPLETE_AFTER_S = 0.2
 """The file is complete once it has not grown for this long."""
 _POLL_S = 0.05
 _MAX_BYTES = 256 << 10
@@ -73,7 +73,7 @@ def _appended(proc: Proc, stream: BinaryIO, count: int) -> str:
         now = os.fstat(stream.fileno()).st_size
         if now != size:
             size, grown_at = now, time.monotonic()
-        elif size > before and time.monotonic() - grown_at >= _QUIET_S:
+        elif size > before and time.monotonic() - grown_at >= _COMPLETE_AFTER_S:
             break
     stream.seek(before)
     return stream.read(count * _MAX_BYTES).decode("utf-8", "replace").strip()

@@ -230,7 +230,7 @@ _STEP_VARIABLES = (
 """Variables of the step that gmg-tui may run in; srun would read them as options."""
 _LIVE_STATES = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"})
 """Live states of a job (squeue(1), "JOB STATE CODES")."""
-_CACHE_S = 5.0
+_CACHE_TTL_S = 5.0
 """Seconds to cache Slurm's answer about the job, which is the same for all nodes."""
 
 
@@ -247,7 +247,7 @@ class Slurm(Launcher):
             raise GmgError("--nodes slurm: this is not a Slurm job; use salloc or sbatch")
         if shutil.which("srun") is None:
             raise GmgError("--nodes slurm: there is no srun here")
-        self._asked_at = -_CACHE_S
+        self._asked_at = -_CACHE_TTL_S
         self._gone: str | None = None
 
     async def nodes(self) -> tuple[str, ...]:
@@ -260,7 +260,7 @@ class Slurm(Launcher):
 
     async def unreachable(self) -> str | None:
         """Returns the reason if the job has ended or been requeued."""
-        if time.monotonic() - self._asked_at >= _CACHE_S:
+        if time.monotonic() - self._asked_at >= _CACHE_TTL_S:
             self._asked_at = time.monotonic()
             squeue = ("squeue", "--noheader", "--format=%T", "--jobs", str(self._job))
             status, state, trouble = await allocation.run(*squeue)

@@ -43,7 +43,7 @@ _FIRST_LEADER_GRACE_S = 60.0
 _STALL_GRACE_S = 60.0
 """Additional wait for a connected leader: the network may stall."""
 _CHECK_INTERVAL_S = 1.0
-_CURVES_S = 60.0
+_CURVES_INTERVAL_S = 60.0
 """Seconds between two reports of an attempt's metrics over time, which are large."""
 _RESOLVE_TIMEOUT_S = 5.0
 """Time limit for resolving the names of other nodes."""
@@ -56,7 +56,7 @@ class AssignedAttempt:
 
     def __init__(self, assignment: Assignment, worker: Worker) -> None:
         self.assignment, self.worker = structs.replace(assignment, stop=None, signals=()), worker
-        self._curves_due = time.monotonic() + _CURVES_S
+        self._curves_due = time.monotonic() + _CURVES_INTERVAL_S
 
     def update(self, assignment: Assignment) -> None:
         """Applies the changes since the last assignment."""
@@ -74,7 +74,7 @@ class AssignedAttempt:
             outcome = None  # left to the session's engine
         curves = {}
         if worker.newest is not None and (has_ended or now >= self._curves_due):
-            self._curves_due, curves = now + _CURVES_S, worker.newest.known_curves()
+            self._curves_due, curves = now + _CURVES_INTERVAL_S, worker.newest.known_curves()
         attempt = AttemptReport(
             self.assignment.key,
             worker.view(worker.task.index),

@@ -30,7 +30,7 @@ FULL_BYTES = 16 << 20
 HUNG_DISK_S = 5.0
 """A write that takes longer means that the disk hangs."""
 _MISSING_NOTE = f"the disk did not answer, and {units.mib(MAX_QUEUED_BYTES >> 20)} waited for it"
-_GATHER_S = 0.01
+_BATCHING_S = 0.01
 """Batching time: the thread wakes once for everything queued in the meantime."""
 _RETRY_S = 5.0
 """Pause after a failed write, to spare a full disk a try for each chunk."""
@@ -38,7 +38,7 @@ _STDERR = 2
 """The descriptor of the engine's own log."""
 _MAX_LOG_DELAY_S = 2.0
 """Maximum wait at an attempt's end for its log to be written."""
-GIVE_UP_S = 20.0
+MAX_DISK_WAIT_S = 20.0
 """Maximum wait at the session's end for a disk that does not answer …"""
 _MAX_END_DELAY_S = 120.0
 """… and for one that does: `MAX_QUEUED_BYTES` at 0.3 MB/s."""
@@ -99,14 +99,14 @@ class LogWriter:
                 self._waiting -= size
             if self._queue.empty():
                 self._busy_since = None
-                time.sleep(_GATHER_S)  # batch what several pipes queue
+                time.sleep(_BATCHING_S)  # batch what several pipes queue
 
     def close(self) -> None:
         """Writes everything queued and ends the thread, but gives up on a disk that hangs or takes too long."""
         self._queue.put(None)
         deadline = time.monotonic() + _MAX_END_DELAY_S
         while self._thread.is_alive() and time.monotonic() < deadline:
-            if (self.silent_s or 0.0) > GIVE_UP_S:
+            if (self.silent_s or 0.0) > MAX_DISK_WAIT_S:
                 return
             self._thread.join(1.0)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from gmg_tui import session as sessions
 from gmg_tui.engine.clock import any_of
-from gmg_tui.engine.output.logs import GIVE_UP_S, HUNG_DISK_S
+from gmg_tui.engine.output.logs import HUNG_DISK_S, MAX_DISK_WAIT_S
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.folders import make_private
 from gmg_tui.model import Session, Snapshot
@@ -84,7 +84,7 @@ class SessionFiles:
     async def end(self) -> None:
         """Writes the final state, but gives up on a disk that does not answer."""
         try:
-            async with asyncio.timeout(GIVE_UP_S):
+            async with asyncio.timeout(MAX_DISK_WAIT_S):
                 await in_daemon_thread(self.write, self._snapshot().after_loss(NOT_ENDED), ended=True)
         except TimeoutError:
             _log.warning("the disk does not answer: the session's end is not recorded")

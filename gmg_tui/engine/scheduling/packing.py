@@ -6,7 +6,7 @@ from typing import NamedTuple
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.model import JobRecord, WorkerState, units
 
-_SETTLE_S = 12.0
+_WARM_UP_S = 12.0
 """Seconds to wait for rates, means over 10 s, after the jobs on a GPU change."""
 _SAMPLES = 20
 """Samples to collect of each combination, one per second, before comparing them."""
@@ -49,7 +49,7 @@ class Packing:
         if self._since.get(gpu, (None, 0.0))[0] != attempts:
             self._since[gpu] = attempts, now
         size = running[0].n_envs if running else None
-        if any(job.n_envs != size for job in running) or not running or now - self._since[gpu][1] < _SETTLE_S:
+        if any(job.n_envs != size for job in running) or not running or now - self._since[gpu][1] < _WARM_UP_S:
             return
         totals = self._totals.setdefault((len(running), size), [])
         if len(totals) < _SAMPLES:

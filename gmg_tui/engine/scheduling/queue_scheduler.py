@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_COLLECT_S = 2.0
+_COLLECT_INTERVAL_S = 2.0
 """Interval of checks of GPUs in use by others."""
 
 
@@ -188,7 +188,7 @@ class QueueScheduler:
             if self.board.set_awaited(await in_daemon_thread(gpus.acquire)):
                 self._queue.version += 1
                 self._wake.set()
-            await asyncio.sleep(_COLLECT_S)
+            await asyncio.sleep(_COLLECT_INTERVAL_S)
         if not gpus.complete:
             self.board.give_up(wait_s)
             self._wake.set()

@@ -12,7 +12,7 @@ _log = logging.getLogger(__name__)
 
 _END_TIMEOUT_S = 12.0
 """Slightly longer than the watchdog's own timeouts, in case of unkillable processes."""
-_PAUSE_S = 1.0
+_REPLACE_PAUSE_S = 1.0
 """Pause before replacing a killed watchdog."""
 _RETRY_PAUSE_S = 10.0
 """Pause after a failed start."""
@@ -54,7 +54,7 @@ class WatchdogClient:
             if self._process is not None:
                 exit_code = await self._process.wait()
                 _log.warning("the watchdog has ended (%d) and is replaced", exit_code)
-                self._process, pause_s = None, _PAUSE_S
+                self._process, pause_s = None, _REPLACE_PAUSE_S
             await asyncio.sleep(pause_s)
             await self._spawn()
             self._send_all()

@@ -9,7 +9,7 @@ from gmg_tui.model import units
 from gmg_tui.model.attempt import mean
 from gmg_tui.model.tuning import FPS, Answer, Best, MemoryLine, Together, TrialKind, TrialState
 
-_DOUBT = 0.3
+_KNEE_TOLERANCE_SE = 0.3
 """Standard errors by which a value may be below the knee."""
 _WARN_SLOW = 0.05
 """Relative difference from a typical slot that causes a warning."""
@@ -87,7 +87,7 @@ def _within_knee(record: Record, points: list[Point]) -> list[Point]:
 
     def reaches(point: Point) -> bool:
         trials = [len(record.scores(value, TrialKind.CONFIRM)) or 1 for value in (point.value, fastest.value)]
-        doubt = _DOUBT * record.noise * math.sqrt(sum(1 / count for count in trials))
+        doubt = _KNEE_TOLERANCE_SE * record.noise * math.sqrt(sum(1 / count for count in trials))
         return point == fastest or point.score >= target * (1 - doubt)
 
     return list(filter(reaches, points))

@@ -17,7 +17,7 @@ from gmg_tui.jobs.tune.trial_results import MAX_TRIALS, Record, between, memory_
 from gmg_tui.model import Slot
 from gmg_tui.model.tuning import FPS, Answer, Trial, TrialKind, TrialState, TuneSpec
 
-_AHEAD = 8
+_MAX_LADDER_VALUES = 8
 """Values of the ladder to try at once."""
 _MAX_LEAP = 16
 """Maximum ratio of a value to the largest so far if memory is unknown, as on a CPU."""
@@ -34,7 +34,7 @@ _MIN_REFINED, _MAX_REFINED = 3, 4
 _REFINEMENTS = 3
 _REPEATS = 2
 """Repeats of each candidate; one more if slots would otherwise be idle."""
-_GONE_S = 60.0
+_MAX_SLOT_WAIT_S = 60.0
 """Seconds to wait for a slot that is neither free nor running a trial."""
 
 _STEPS = {
@@ -198,7 +198,7 @@ class Search:
         reach = math.inf if has_memory else max(top, spec.low) * _MAX_LEAP
         values: list[int] = []
         value = max(tried, default=0) if climbing else top
-        while len(values) < min(_AHEAD, idle):
+        while len(values) < min(_MAX_LADDER_VALUES, idle):
             above = min(value * 2, end) if value else spec.low
             if above <= value * _SAME_RATIO or above > reach or above >= ceiling:
                 break
@@ -286,4 +286,4 @@ class Search:
         for name in self._record.slots:
             if name in idle or name in self._running or name not in self._seen_s:
                 self._seen_s[name] = now_s
-        return {name for name, seen_s in self._seen_s.items() if now_s - seen_s < _GONE_S}
+        return {name for name, seen_s in self._seen_s.items() if now_s - seen_s < _MAX_SLOT_WAIT_S}

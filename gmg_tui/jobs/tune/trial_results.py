@@ -21,11 +21,11 @@ from gmg_tui.scripts.genesis.output.failure_signs import FailureKind, sign_of
 
 MAX_TRIALS = 2
 """Maximum trials of a value that fails or is skipped."""
-_FLAT = 0.02
+_MAX_CONSTANT_SPREAD = 0.02
 """Relative difference of memory between the smallest and the largest value below which memory is constant."""
 _MAX_NOISE = 0.05
 """Upper limit of the noise assumed in decisions."""
-_ALIKE = 0.95
+_MIN_LIMIT_RATIO = 0.95
 """Minimum ratio of a slot's limit to the emptiest slot's for it to run the same values."""
 _STILL_FREE = 0.5
 """Share of the headroom that suffices for a value that has run: free memory varies, and the line is an estimate."""
@@ -225,7 +225,7 @@ class Record:
             return None
         low, top = min(memory_mib), max(memory_mib)
         slope = (memory_mib[top] - memory_mib[low]) / (top - low)
-        if memory_mib[top] - memory_mib[low] < _FLAT * memory_mib[top]:
+        if memory_mib[top] - memory_mib[low] < _MAX_CONSTANT_SPREAD * memory_mib[top]:
             slope = 0.0
         return MemoryLine(memory_mib[top] - slope * top, slope)
 
@@ -235,7 +235,7 @@ class Record:
         limits = [limit for slot in self.slots if (limit := self._limit(slot)) is not None]
         if not limits or len(limits) < len(self.slots):
             return None
-        return min(limit for limit in limits if limit >= _ALIKE * max(limits))
+        return min(limit for limit in limits if limit >= _MIN_LIMIT_RATIO * max(limits))
 
     def fits(self, value: int, slot: str) -> bool:
         """True if a value may run on a slot: it has run there, or leaves the headroom."""

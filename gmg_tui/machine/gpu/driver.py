@@ -17,9 +17,9 @@ LATE_S = 3.0
 """Seconds after which the age of metrics, or an attempt's wait, is shown."""
 SILENT_S = 15.0
 """Seconds after which metrics are unknown."""
-GIVE_UP_S = 60.0
+MAX_DRIVER_WAIT_S = 60.0
 """Seconds that an attempt waits for the driver."""
-OPEN_S = 120.0
+OPEN_TIMEOUT_S = 120.0
 """Seconds to wait for the GPUs' names, which take seconds each without persistence mode."""
 NO_ANSWER = "no answer from the driver"
 """Reason for missing metrics."""
@@ -109,9 +109,9 @@ def gave_up(waited_s: float) -> str:
 def answer_of(function: Callable[[], _T]) -> _T:
     """Returns or raises the result of a driver call. Raises `NvmlUnavailable` if it takes too long."""
     asking = begin(function)
-    wait([asking], OPEN_S)
+    wait([asking], OPEN_TIMEOUT_S)
     if not asking.done():
-        raise NvmlUnavailable(gave_up(OPEN_S))
+        raise NvmlUnavailable(gave_up(OPEN_TIMEOUT_S))
     return asking.result()
 
 

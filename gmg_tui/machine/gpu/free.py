@@ -28,7 +28,7 @@ _MAX_QUESTIONS = 128
 _RETRY_S = 0.01
 _CHOOSING = "choosing"
 _COLLECTING = "collecting-"
-_CHOICE_S = 5.0
+_CHOICE_TIMEOUT_S = 5.0
 """Maximum wait for another session's choice, which takes a fraction of that."""
 
 
@@ -70,7 +70,7 @@ class Leases:
     @contextmanager
     def choosing(self) -> Iterator[None]:
         """Blocks other sessions' choice in the context: two that choose at once could both get too few."""
-        until = time.monotonic() + _CHOICE_S
+        until = time.monotonic() + _CHOICE_TIMEOUT_S
         while not self.acquire(_CHOOSING) and time.monotonic() < until:
             time.sleep(_RETRY_S)
         try:

@@ -17,7 +17,7 @@ from gmg_tui.model.text import clean
 
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 """PROC_PID_INIT_INO of Linux's include/linux/proc_ns.h."""
-_DESCRIBE_S = 1.0
+_DESCRIBE_TIMEOUT_S = 1.0
 """Limit for describing a GPU's processes, which takes milliseconds."""
 _MAX_SESSION = 40
 _MAX_NAME = 15
@@ -39,18 +39,18 @@ def in_initial_namespace() -> bool:
 def describe(processes: tuple[GpuProcess, ...]) -> tuple[GpuProcess, ...]:
     """Adds name, user, command, age and session to `processes`, except to unreadable, foreign and hung ones.
 
-    Never raises, and takes at most `_DESCRIBE_S`. Later calls skip a process that hangs.
+    Never raises, and takes at most `_DESCRIBE_TIMEOUT_S`. Later calls skip a process that hangs.
     """
     described: dict[int, GpuProcess] = {}
     with suppress(TimeoutError, RuntimeError):  # no thread can be started
-        begin(_read, processes, described).result(_DESCRIBE_S)
+        begin(_read, processes, described).result(_DESCRIBE_TIMEOUT_S)
     return tuple(described.get(process.pid, process) for process in processes)
 
 
 def _read(processes: tuple[GpuProcess, ...], described: dict[int, GpuProcess]) -> None:
     for process in processes:
         now = time.monotonic()
-        if process.foreign or now - _reading.get(process.pid, now) > _DESCRIBE_S:
+        if process.foreign or now - _reading.get(process.pid, now) > _DESCRIBE_TIMEOUT_S:
             continue
         _reading[process.pid] = now
         described[process.pid] = _describe(process)

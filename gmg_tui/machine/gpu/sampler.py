@@ -12,10 +12,10 @@ from gmg_tui.model import Gpu, GpuSample
 
 _LOG = logging.getLogger(__name__)
 
-SLOW_S = 5.0
+SLOW_INTERVAL_S = 5.0
 """Approximate interval of the slow metrics, seconds."""
-HEALTH_S = 30.0
-_AGE_S = 1.0
+HEALTH_INTERVAL_S = 30.0
+_MIN_RECORDED_AGE_S = 1.0
 """Age above which samples record it, seconds."""
 
 Deliver = Callable[[tuple[GpuSample, ...], str | None], None]
@@ -26,7 +26,7 @@ class Sampler:
     """Samples every GPU at each interval, in one daemon thread.
 
     The slow metrics are spread over the rounds. A second thread reads the health, which may take the driver long, every
-    `HEALTH_S` and after an Xid. Failures of NVML never end a thread.
+    `HEALTH_INTERVAL_S` and after an Xid. Failures of NVML never end a thread.
     """
 
     def __init__(self, gpus: tuple[Gpu, ...], interval_s: float, deliver: Deliver, nvml: Driver) -> None:
@@ -34,7 +34,7 @@ class Sampler:
         self._gpus = gpus
         self._interval_s = interval_s
         self._deliver = deliver
-        self._rounds_per_slow = max(1, round(SLOW_S / interval_s))
+        self._rounds_per_slow = max(1, round(SLOW_INTERVAL_S / interval_s))
         self._nvml = nvml
         self._logged: set[str] = set()
         self._stopping = False
@@ -78,7 +78,7 @@ class Sampler:
                         self._nvml.check_health(gpu)
             except Exception as fault:  # a broken driver may make pynvml or ctypes raise anything
                 self._log("the health of the GPUs cannot be read", fault)
-            self._look.wait(HEALTH_S)
+            self._look.wait(HEALTH_INTERVAL_S)
             if not self._stopping:
                 self._look.clear()
 
@@ -95,7 +95,9 @@ class Sampler:
             now, error = time.monotonic(), self._nvml.error
             # A slow GPU ages the samples before its own.
             ages = ((sample, now - at) for at, sample in read)
-            samples = tuple(structs.replace(each, age_s=age) if age >= _AGE_S else each for each, age in ages)
+            samples = tuple(
+                structs.replace(each, age_s=age) if age >= _MIN_RECORDED_AGE_S else each for each, age in ages
+            )
         except Exception as fault:
             error = f"the GPUs cannot be read: {fault!r}"
             samples = tuple(GpuSample(uuid=gpu.uuid, error=error) for gpu in self._gpus)

@@ -24,7 +24,7 @@ from gmg_tui.ui.pages.page import LogPage, TablePage
 from gmg_tui.ui.table import Table
 
 T = TypeVar("T")
-PART: Final = 500
+JOBS_PER_QUERY: Final = 500
 """Jobs per query, the engine's limit."""
 
 
@@ -175,8 +175,8 @@ class QueuePage(JobsPage[JobRecord]):
         queue = self.app.view.queue
         if queue is None or queue.version == self._version:
             return
-        await asyncio.sleep(self.PERIOD_S * (len(self._records) // PART))  # longer queues less often
-        parts = [await self.app.engine.queue(first, PART) for first in range(0, queue.jobs, PART)]
+        await asyncio.sleep(self.PERIOD_S * (len(self._records) // JOBS_PER_QUERY))  # longer queues less often
+        parts = [await self.app.engine.queue(first, JOBS_PER_QUERY) for first in range(0, queue.jobs, JOBS_PER_QUERY)]
         self._version = queue.version
         self._records = {job.number: job for part in parts for job in part}  # a job that moves may be in two parts
         self._names.clear()

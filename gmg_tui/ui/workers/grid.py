@@ -26,23 +26,23 @@ TILE_HEIGHT: Final = 8
 _TILE_HEIGHT_MAX: Final = 19
 _PANE_SHARE, _PANE_MAX = 0.62, 30
 """Share of the screen, and maximum rows, that growing tiles leave to the pane."""
-_FRAME: Final = 4
+_FRAME_WIDTH: Final = 4
 """Columns of a tile's frame and padding."""
 TILE_WIDTH: Final = 38
 """Columns of the narrowest tile."""
 _AROUND_MIDDLE: Final = 5
 """Rows of a tile other than its graph and notes."""
-_NOTES: Final = 2
+_NOTE_ROWS: Final = 2
 """Rows for notes in a tall tile."""
 _LINE_MIN: Final = 3
 """Minimum rows of a graph above notes."""
-_LABEL: Final = 5
+_LABEL_WIDTH: Final = 5
 """Columns of the labels left of the graphs."""
-_RATE: Final = 11
+_RATE_WIDTH: Final = 11
 """Columns of the rate, such as `192,104,233`."""
-_DEVIATION: Final = 9
+_DEVIATION_WIDTH: Final = 9
 """Columns of the deviation, such as `−100.0 %`."""
-_TIME: Final = 5
+_TIME_WIDTH: Final = 5
 """Columns of the time in a state, such as `39:12`."""
 
 
@@ -148,7 +148,7 @@ class Tiles(Rows):
         columns, tile_height = self._plan.columns, self._plan.tile_height
         edges = [round(column * width / columns) for column in range(columns + 1)]
         entries = {name: self._view.of(name) for _, band in visible if not band.node for name in band.slots}
-        lines = rate_lines(entries.values(), width // columns - _FRAME)
+        lines = rate_lines(entries.values(), width // columns - _FRAME_WIDTH)
         rows: list[Row] = []
         for _, band in visible:
             if band.node:
@@ -168,11 +168,11 @@ class Tiles(Rows):
 
 def tile(entry: SlotView, width: int, height: int, line: RateLine) -> list[Row]:
     """Returns a tile: `height` rows of `width` cells."""
-    inner, middle = width - _FRAME, height - _AROUND_MIDDLE
+    inner, middle = width - _FRAME_WIDTH, height - _AROUND_MIDDLE
     failed = entry.worker.state is WorkerState.FAILED  # reason and arguments matter more than history
     notes = _note_rows(entry, inner, middle if failed else middle - 1)
     has_line = any(each is not None for each in line.deviations)
-    free = max(0, min(_NOTES, middle - _LINE_MIN))  # even without notes, so that all graphs have the same height
+    free = max(0, min(_NOTE_ROWS, middle - _LINE_MIN))  # even without notes, so that all graphs have the same height
     history = line_rows(line, middle - max(free, len(notes))) if has_line else []
     blank = [Row(inner)] * (middle - len(notes) - len(history))
     rows = [
@@ -202,7 +202,9 @@ def _head(entry: SlotView, width: int, corner: str, line: str, border: str) -> R
     row.end(f" {line}{corner[1]}", border)
     if not worker.state.ended and not worker_text.getting_ready(worker):
         lost_s = worker_text.lost_s(entry)
-        row.end(units.span(entry.since_s(worker.state_since) if lost_s is None else lost_s).rjust(_TIME + 1), "text")
+        row.end(
+            units.span(entry.since_s(worker.state_since) if lost_s is None else lost_s).rjust(_TIME_WIDTH + 1), "text"
+        )
     row.end(f" {worker_text.symbol_of(entry)} {worker_text.state_of(worker)}", worker_text.style_of(entry))
     row.add(f"{corner[0]}{line} ", border)
     if entry.marked:
@@ -227,13 +229,13 @@ def _rate_row(entry: SlotView, line: RateLine, row: Row) -> Row:
     if worker.fps is None and worker.fps_in_rank_0:
         return row.add(f"FPS {worker_text.COUNTED}", "dim")
     over = worker.state is not WorkerState.RUNNING and worker.lost_since is None
-    row.add(units.fps(worker.rate).rjust(_RATE), worker_text.rate_style(worker)).add(" FPS", "dim")
+    row.add(units.fps(worker.rate).rjust(_RATE_WIDTH), worker_text.rate_style(worker)).add(" FPS", "dim")
     row.add(" (final)" if over and worker.fps is not None else "", "dim")
     if worker.newest.n_envs is not None:
         row.end(f" {units.count(worker.newest.n_envs, 'env')}")
     if line.now is not None and not over:
         deviation = units.change(line.now * 100)
-        row.add(deviation.rjust(_DEVIATION) if row.room >= _DEVIATION else "", deviation_style(line.now))
+        row.add(deviation.rjust(_DEVIATION_WIDTH) if row.room >= _DEVIATION_WIDTH else "", deviation_style(line.now))
     return row
 
 
@@ -241,9 +243,9 @@ def _processor_row(entry: SlotView, row: Row) -> Row:
     """Adds the GPU's utilisation, power and temperature, or a CPU slot's cores in use."""
     sample, worker = entry.sample, entry.worker
     if entry.slot.gpu is None:
-        row.add("CPU".ljust(_LABEL), "dim").add(units.figure(worker.cpu_pct, "%", units.NOT_KNOWN).rjust(6))
+        row.add("CPU".ljust(_LABEL_WIDTH), "dim").add(units.figure(worker.cpu_pct, "%", units.NOT_KNOWN).rjust(6))
         return row.end(f" pid {worker.pid}" if worker.pid is not None else "", "dim")
-    row.add("GPU".ljust(_LABEL), "dim")
+    row.add("GPU".ljust(_LABEL_WIDTH), "dim")
     if sample is None:
         return row.add("no figures yet", "dim")
     busy_pct, power_w = sample.gpu_util_pct, sample.power_w
@@ -259,10 +261,10 @@ def _processor_row(entry: SlotView, row: Row) -> Row:
 def _memory_row(entry: SlotView, row: Row) -> Row:
     sample, worker = entry.sample, entry.worker
     if entry.slot.gpu is None:
-        return row.add("RAM".ljust(_LABEL), "dim").add(
+        return row.add("RAM".ljust(_LABEL_WIDTH), "dim").add(
             (units.mib(used) if (used := worker.memory_rss_mib) is not None else units.NOT_KNOWN).rjust(8)
         )
-    row.add("VRAM".ljust(_LABEL), "dim")
+    row.add("VRAM".ljust(_LABEL_WIDTH), "dim")
     if sample is None:
         return row
     used, total = sample.memory_used_mib, sample.memory_total_mib
@@ -279,7 +281,7 @@ def _note_rows(entry: SlotView, inner: int, most: int) -> list[Row]:
     worker, rows, last = entry.worker, list[Row](), list[Row]()
     failed, line = worker.state is WorkerState.FAILED, worker_text.last_line(worker)
     if failed and worker.newest.args:
-        last = [Row(inner).add("with".ljust(_LABEL), "dim").add(" ".join(worker.newest.args))]
+        last = [Row(inner).add("with".ljust(_LABEL_WIDTH), "dim").add(" ".join(worker.newest.args))]
     elif line:
         last = [Row(inner).add(line, "dim")]
     advice = entry.chosen or not worker.state.live  # often the same for all running workers

@@ -13,7 +13,7 @@ _DOTS_S: Final = (1, 2, 5)
 """Seconds per column of dots (two per cell): the first that fits the longest history is used."""
 _RANGES: Final = (0.1, 0.2, 0.5)
 """Half the height of a line, as a share of the median."""
-_OUTLIERS: Final = 0.1
+_MAX_OUTLIER_SHARE: Final = 0.1
 """Share of values, such as a start, that may lie beyond the edge before the range widens."""
 _SLOW: Final = -0.03
 """Deviation below which a rate is coloured as slow."""
@@ -89,7 +89,7 @@ def common_range(lines: Iterable[RateLine]) -> float:
     for line in lines:
         sizes = sorted(abs(value) for value in line.deviations if value is not None and value > -_RANGES[-1])
         if sizes:
-            widest = max(widest, sizes[int((1 - _OUTLIERS) * (len(sizes) - 1))])
+            widest = max(widest, sizes[int((1 - _MAX_OUTLIER_SHARE) * (len(sizes) - 1))])
     return next((each for each in _RANGES if widest <= each), _RANGES[-1])
 
 

@@ -172,7 +172,7 @@ def test_a_gpu_that_comes_back_is_registered_again(sim: Sim) -> None:
 
 @on_simulated_driver
 def test_the_sampler_reads_health_and_an_xid_triggers_another_read(sim: Sim) -> None:
-    setattr(sampler, "HEALTH_S", 3600.0)  # noqa: B010 - in a process of its own
+    setattr(sampler, "HEALTH_INTERVAL_S", 3600.0)  # noqa: B010 - in a process of its own
     rounds: queue.SimpleQueue[tuple[GpuSample, ...]] = queue.SimpleQueue()
     nvml = Nvml.open()
     thread = Sampler(nvml.gpus(), TICK_S, lambda samples, _: rounds.put(samples), nvml)

@@ -92,7 +92,7 @@ def test_a_hanging_gpu_does_not_block_the_others(sim: Sim) -> None:
 def test_a_driver_that_does_not_list_its_gpus_times_out(sim: Sim) -> None:
     sim.hangs = True
     sim.write()
-    setattr(driver, "OPEN_S", 0.1)  # noqa: B010 - in a process of its own
+    setattr(driver, "OPEN_TIMEOUT_S", 0.1)  # noqa: B010 - in a process of its own
     with pytest.raises(NvmlUnavailable, match="has not answered"):
         open_nvml()
     with pytest.raises(GmgError, match=r"no GPU: the NVIDIA driver has not answered .* --cpu"):

@@ -46,7 +46,7 @@ def test_an_invisible_process_keeps_its_pid_and_memory() -> None:
 
 def test_a_process_that_hangs_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     released, reading = threading.Event(), processes._describe
-    monkeypatch.setattr(processes, "_DESCRIBE_S", 0.1)
+    monkeypatch.setattr(processes, "_DESCRIBE_TIMEOUT_S", 0.1)
     monkeypatch.setattr(
         processes, "_describe", lambda each: reading(each) if each.pid != 1 else released.wait() or each
     )

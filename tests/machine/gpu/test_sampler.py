@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from gmg_tui.machine.gpu import nvml_metrics
 from gmg_tui.machine.gpu.nvml import Nvml
-from gmg_tui.machine.gpu.sampler import SLOW_S, Sampler
+from gmg_tui.machine.gpu.sampler import SLOW_INTERVAL_S, Sampler
 from gmg_tui.model import Gpu, GpuSample
 from tests.nvml_sim import Sim
 from tests.nvml_sim.child import on_simulated_driver
@@ -67,7 +67,9 @@ def test_the_first_round_reads_everything_and_slow_metrics_are_spread_over_the_n
     gpus = cards()
     sim.record()
     # Called in the sampler's thread after each round, so the log holds the calls of that round alone.
-    thread = Sampler(gpus, SLOW_S / 250, lambda *_: counts.put(sim.calls().count("nvmlDeviceGetFanSpeed")), Nvml.open())
+    thread = Sampler(
+        gpus, SLOW_INTERVAL_S / 250, lambda *_: counts.put(sim.calls().count("nvmlDeviceGetFanSpeed")), Nvml.open()
+    )
     thread.start()
     assert [counts.get(timeout=LONG_S) for _ in range(10)] == [8, 1, 1, 1, 1, 1, 1, 1, 0, 0]
     assert thread.stop()

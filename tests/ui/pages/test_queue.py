@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 
 from gmg_tui.model import Attempt, Fps, JobRecord, QueueAction, Snapshot, WorkerState
 from gmg_tui.model.jobs import SKIPPED
-from gmg_tui.ui.pages.queue import PART, QueuePage
+from gmg_tui.ui.pages.queue import JOBS_PER_QUERY, QueuePage
 from tests.ui import play, sessions, sweeps
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.pages import tables
@@ -52,7 +52,7 @@ class Queue(NamedTuple):
         """Send a snapshot of another queue, and wait until the page has asked for its jobs."""
         self.engine.jobs, before = jobs, len(self.queries)
         self.engine.push(structs.replace(sweeps.snapshot(jobs, version=version), **changes))
-        await play.until(self.pilot, lambda: len(self.queries) >= before + -(-len(jobs) // PART))
+        await play.until(self.pilot, lambda: len(self.queries) >= before + -(-len(jobs) // JOBS_PER_QUERY))
         for _ in range(4):
             await self.pilot.pause()
 
@@ -106,17 +106,17 @@ async def test_the_running_job_is_followed_until_the_cursor_is_moved_and_again_w
 
 
 async def test_a_long_queue_is_requested_only_when_it_changes() -> None:
-    async with opened(sweeps.engine(sweeps.jobs(4 * PART, 1000))) as queue:
+    async with opened(sweeps.engine(sweeps.jobs(4 * JOBS_PER_QUERY, 1000))) as queue:
         assert queue.selected.startswith("1001 ")
         assert len(queue.queries) == 4
         for second in range(1, 6):
             await queue.send(sweeps.snapshot(queue.engine.jobs, second=float(second)))
         assert len(queue.queries) == 4  # nothing but figures has changed
-        await queue.change(sweeps.jobs(4 * PART, 1001))
+        await queue.change(sweeps.jobs(4 * JOBS_PER_QUERY, 1001))
         assert queue.row(1001).split()[2] == "finished"
         assert queue.selected.startswith("1002 ")
         await press(queue.pilot, "end")
-        assert queue.selected.startswith(f"{4 * PART} ")
+        assert queue.selected.startswith(f"{4 * JOBS_PER_QUERY} ")
         await press(queue.pilot, "home", "r")
         assert queue.actions == [(QueueAction.RETRY, 1)]
 
