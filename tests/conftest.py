@@ -59,7 +59,7 @@ def own_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Non
 @pytest.fixture(autouse=True)
 def _patient_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clients of this process wait longer for an engine than a person would: it has little of the CPU."""
-    monkeypatch.setattr("gmg_tui.session.client.ANSWER_S", LONG_S)
+    monkeypatch.setattr("gmg_tui.session.client.ANSWER_TIMEOUT_S", LONG_S)
 
 
 def _running() -> list[str]:

@@ -18,7 +18,7 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.session.options import Options
 
 _INTERRUPTED = 130
-_END_S = 5.0
+_END_TIMEOUT_S = 5.0
 """Timeout for an engine to exit after its workers; other clients may keep it alive longer."""
 _POLL_S = 0.05
 
@@ -94,7 +94,7 @@ def show(socket: Path, options: Options, *, session_id: str = "", readonly: bool
     return _INTERRUPTED if outcome.how == "stopped" else outcome.snapshot.exit_status
 
 
-def await_end(folder: Path, within_s: float = _END_S) -> bool:
+def await_end(folder: Path, within_s: float = _END_TIMEOUT_S) -> bool:
     """Waits until the engine of the session in `folder` has exited. Returns False after the timeout."""
     deadline = time.monotonic() + within_s
     while sessions.is_locked(folder):  # `flock` cannot be awaited

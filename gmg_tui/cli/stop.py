@@ -15,14 +15,14 @@ from gmg_tui.engine.notify import FINISH_TIMEOUT_S
 from gmg_tui.model import Session, Snapshot, WorkerState, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.torchrun import stop_s
-from gmg_tui.session.client import ANSWER_S, EngineClient
+from gmg_tui.session.client import ANSWER_TIMEOUT_S, EngineClient
 from gmg_tui.session.protocol import Update
 
 _MIN_CONFIRM_S = 60.0
 """Run time above which stopping an unnamed session needs a confirmation."""
 _SURVIVES = "survives SIGKILL"
 """Prefix of a worker's reason if its killed process survives in the kernel."""
-_END_S = 30.0
+_END_TIMEOUT_S = 30.0
 """Timeout for an engine to write its files and exit after its workers."""
 
 
@@ -91,9 +91,9 @@ async def _end(entry: sessions.SessionEntry, clients: set[EngineClient]) -> None
     clients.add(client)
     request = asyncio.create_task(_ask(client, kill=False))
     try:
-        async with asyncio.timeout(ANSWER_S) as patience:  # an engine sends something each second
+        async with asyncio.timeout(ANSWER_TIMEOUT_S) as patience:  # an engine sends something each second
             async for event in client.events():
-                patience.reschedule(asyncio.get_running_loop().time() + ANSWER_S)
+                patience.reschedule(asyncio.get_running_loop().time() + ANSWER_TIMEOUT_S)
                 if isinstance(event, Update):
                     snapshot = event.snapshot
                     if (text := _ignoring_sigint(snapshot)) not in {printed, ""}:
@@ -103,7 +103,7 @@ async def _end(entry: sessions.SessionEntry, clients: set[EngineClient]) -> None
                         break
     except TimeoutError:
         raise GmgError(
-            f"the engine of {entry.name} has not answered for {ANSWER_S:.0f} s{_frozen(session)}", 1
+            f"the engine of {entry.name} has not answered for {ANSWER_TIMEOUT_S:.0f} s{_frozen(session)}", 1
         ) from None
     finally:
         clients.discard(client)
@@ -115,7 +115,7 @@ async def _end(entry: sessions.SessionEntry, clients: set[EngineClient]) -> None
     else:
         first_s = stop_s(session.spec) if session.spec.nodes is not None else 0.0  # their agents end first
         first_s += FINISH_TIMEOUT_S if session.spec.notify else 0.0
-        if not await asyncio.to_thread(await_end, entry.folder, _END_S + first_s):
+        if not await asyncio.to_thread(await_end, entry.folder, _END_TIMEOUT_S + first_s):
             raise GmgError(f"all workers of {entry.name} have ended, but not its engine{_frozen(session)}", 1)
         if (ended := sessions.inspect(entry.folder)) is not None and ended.state == "lost":
             raise GmgError(ended.remark, 1)

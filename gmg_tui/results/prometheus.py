@@ -19,8 +19,8 @@ from gmg_tui.session.store.reader import open_store
 _MIB = float(1 << 20)
 _STORE_S = 1.0
 """Limit for reading a session's store, which a script may lock or make huge."""
-_LOST_S = 900.0
-"""How long lost sessions are exported, with `gmg_session_up` 0."""
+_LOST_EXPORT_S = 900.0
+"""Seconds to export lost sessions, with `gmg_session_up` 0."""
 
 
 def _done(worker: Worker) -> float | None:
@@ -74,7 +74,7 @@ class SessionsCollector(Collector):
 async def _views() -> list[Seen]:
     """Returns the sessions to export, by name."""
     entries = sorted((entry for entry in sessions.listing() if entry.here), key=lambda entry: entry.name)
-    since = time.time() - _LOST_S
+    since = time.time() - _LOST_EXPORT_S
     lost = [entry for entry in entries if entry.state == "lost" and (entry.record.ended or entry.written) > since]
     running = [entry.record.session for entry in entries if entry.state == "running"]
     snapshots = await asyncio.gather(*map(newest_snapshot, running))

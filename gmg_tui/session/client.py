@@ -23,7 +23,7 @@ from gmg_tui.session.protocol import Answer, Ask, Bye, Command, Lines, Question,
 
 T = TypeVar("T")
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-ANSWER_S = 10.0
+ANSWER_TIMEOUT_S = 10.0
 """Timeout of an answer: engines need milliseconds, but a stopped one (SIGSTOP) never answers."""
 _SNAPSHOT_S = 3.0
 """Timeout of a snapshot for a list or a scrape, which may take Prometheus 10 s."""
@@ -155,7 +155,7 @@ class EngineClient(Source):
         while not os.path.exists(path) and time.monotonic() < deadline:  # noqa: ASYNC110, ASYNC240, PTH110 - made by another process
             await asyncio.sleep(_POLL_S)
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
                 streams = await asyncio.open_unix_connection(str(path))
                 try:
                     check_peer(streams[1].get_extra_info("socket"))
@@ -267,11 +267,11 @@ class EngineClient(Source):
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._answers[number] = future
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
                 await self._send(protocol.Numbered(number, question))
                 answer = await future
         except TimeoutError as error:
-            text = f"the engine has not answered for {ANSWER_S:.0f} s; it may still carry this out later"
+            text = f"the engine has not answered for {ANSWER_TIMEOUT_S:.0f} s; it may still carry this out later"
             raise GmgError(text, 1) from error
         finally:
             self._answers.pop(number, None)

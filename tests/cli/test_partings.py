@@ -12,7 +12,7 @@ from tests.cli.scripted import COMMAND, ScriptedEngine, environ
 
 _IMPATIENT = (
     "import sys; from gmg_tui.cli import app as cli; from gmg_tui.cli import stop; "
-    "stop.ANSWER_S, stop._END_S = {answer_s}, 1.0; cli.main(sys.argv[1:])"
+    "stop.ANSWER_TIMEOUT_S, stop._END_TIMEOUT_S = {answer_s}, 1.0; cli.main(sys.argv[1:])"
 )
 
 

@@ -53,7 +53,7 @@ async def test_a_stopped_and_continued_engine_loses_nothing_and_marks_no_worker_
         printed = written(stamps)
         await eventually(lambda: written(stamps) > printed + 2 * stuck_after_s * lines_s)  # the worker goes on
         with monkeypatch.context() as patch:
-            patch.setattr("gmg_tui.session.client.ANSWER_S", 1.0)
+            patch.setattr("gmg_tui.session.client.ANSWER_TIMEOUT_S", 1.0)
             with pytest.raises(GmgError, match="stopped"):
                 await EngineClient.connect(Path(run.spec.socket))
         printed = written(stamps)

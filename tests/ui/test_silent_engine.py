@@ -55,13 +55,13 @@ async def connected(tmp_path: Path) -> AsyncIterator[tuple[Engine, EngineClient]
 async def test_an_unanswered_request_fails_and_a_late_answer_is_not_taken_for_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clients, "ANSWER_S", 0.05)
+    monkeypatch.setattr(clients, "ANSWER_TIMEOUT_S", 0.05)
     async with connected(tmp_path) as (engine, client):
         listening = asyncio.ensure_future(_drain(client))
         with pytest.raises(GmgError, match=r"the engine has not answered for .* it may still carry this out"):
             await client.details("gpu0")
         late = await engine.heard.get()
-        monkeypatch.setattr(clients, "ANSWER_S", 60.0)
+        monkeypatch.setattr(clients, "ANSWER_TIMEOUT_S", 60.0)
         asking = asyncio.ensure_future(client.details("gpu1"))
         then = await engine.heard.get()
         for request in (late, then):
@@ -84,7 +84,7 @@ def _details(slot: str) -> Details:
 async def test_an_engine_that_does_not_read_blocks_neither_requests_nor_leaving(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clients, "ANSWER_S", 0.05)
+    monkeypatch.setattr(clients, "ANSWER_TIMEOUT_S", 0.05)
     path, hello = tmp_path / "engine.sock", asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -27,7 +27,7 @@ VERSION = 12
 A record may get a field with a default without a new version. Any other change needs the next version, and code to open the
 earlier ones; `tests/samples/stores` has a session of each.
 """
-_BUSY_S = 5.0
+_BUSY_TIMEOUT_S = 5.0
 _STALE_S = 60.0
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 """Ends a journal that names another (SQLite's file format, 3)."""
@@ -221,7 +221,7 @@ def open_for_reading(path: Path, within_s: float | None = None) -> sqlite3.Conne
     if not path.exists():
         raise StoreError(f"{path}: there is no store; it was removed, or the session had none")
     # Opened for writing, to roll back a killed engine's unfinished transaction.
-    db = _connect(path, _BUSY_S if within_s is None else within_s)
+    db = _connect(path, _BUSY_TIMEOUT_S if within_s is None else within_s)
     try:
         if within_s is not None:
             until = time.monotonic() + within_s
@@ -253,7 +253,7 @@ def check_files(path: Path) -> None:
             raise StoreError(f"{journal}: not the journal of a session, which has no other")
 
 
-def _connect(path: Path, timeout_s: float = _BUSY_S) -> sqlite3.Connection:
+def _connect(path: Path, timeout_s: float = _BUSY_TIMEOUT_S) -> sqlite3.Connection:
     """Connects to an existing store; on disks without record locks, the folder `store.sqlite.lock` is the lock."""
     check_files(path)
     options = "mode=rw"

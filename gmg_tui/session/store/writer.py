@@ -20,11 +20,11 @@ _log = logging.getLogger(__name__)
 
 MAX_METRICS = 20_000
 """Maximum unwritten rows: some minutes of 64 slots, a few megabytes."""
-_METRICS_S = 5.0
+_METRICS_INTERVAL_S = 5.0
 """Interval between writes if only metrics wait."""
 _THIN_S = 60.0
 _RETRY_S = 1.0
-_REFUSED_S = 10.0
+_REFUSED_RETRY_S = 10.0
 """Retry time of a closing writer."""
 _HUNG_S = 20.0
 """Timeout of closing: a network file system may never answer."""
@@ -126,12 +126,12 @@ class StoreWriter:
         give_up, before = float("inf"), None
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(_METRICS_S):
+                async with asyncio.timeout(_METRICS_INTERVAL_S):
                     await self._due.wait()
             self._due.clear()
             closing = self._closing
             if closing:
-                give_up = min(give_up, time.monotonic() + _REFUSED_S)
+                give_up = min(give_up, time.monotonic() + _REFUSED_RETRY_S)
             try:
                 trouble = await self._write() or await self._exported(closing=closing)
             except Exception as error:  # a bug: the engine continues without the store

@@ -139,5 +139,5 @@ async def test_a_session_whose_engine_is_killed_is_down_for_a_while(monkeypatch:
         await engine.leave(ended=False)
         text = (await asyncio.to_thread(generate_latest, registry)).decode()
         assert value(text, "gmg_session_up", session=name) == 0
-        monkeypatch.setattr(collector, "_LOST_S", 0.0)
+        monkeypatch.setattr(collector, "_LOST_EXPORT_S", 0.0)
         assert await asyncio.to_thread(generate_latest, registry) == b""

@@ -301,7 +301,7 @@ async def test_files_are_generated_after_an_end_and_at_the_end(folder: Path, ope
 async def test_an_end_that_comes_during_a_write_is_in_the_files(
     folder: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for wait in ("_METRICS_S", "_RETRY_S"):
+    for wait in ("_METRICS_INTERVAL_S", "_RETRY_S"):
         monkeypatch.setattr(writer, wait, 0.1)
     calls: list[int] = []
     store, troubles = opened(lambda: calls.append(len(records.jobs_so_far(folder / STORE))))
@@ -341,7 +341,7 @@ async def test_files_that_cannot_be_written_are_reported_and_retried(folder: Pat
 async def test_a_removed_store_is_reported_and_not_made_again(
     folder: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch, harm: str
 ) -> None:
-    monkeypatch.setattr(writer, "_REFUSED_S", 1.0)
+    monkeypatch.setattr(writer, "_REFUSED_RETRY_S", 1.0)
     path = folder / STORE
     missing = folder if harm == "folder" else path
     store, troubles = opened()
@@ -360,7 +360,7 @@ async def test_a_removed_store_is_reported_and_not_made_again(
 async def test_a_locked_store_is_reported_and_waited_for(
     folder: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "_BUSY_S", 0.1)
+    monkeypatch.setattr(database, "_BUSY_TIMEOUT_S", 0.1)
     create(folder / STORE, [])
     with contextlib.closing(sqlite3.connect(folder / STORE, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
@@ -402,7 +402,7 @@ async def test_a_full_disk_does_not_delay_the_end_and_a_frozen_one_is_readable(
     create(small_disk / STORE, [JobRecord(1, "a")])
     _remount(small_disk, "ro")
     assert len(load_jobs(small_disk / STORE)) == 1
-    monkeypatch.setattr(writer, "_REFUSED_S", 1.0)
+    monkeypatch.setattr(writer, "_REFUSED_RETRY_S", 1.0)
     store, troubles = opened()
     store.put(records.finished(1))
     await store.close()
