@@ -184,7 +184,7 @@ async def test_a_restart_by_key_continues_and_without_a_checkpoint_the_arguments
         assert worker.newest.args[-1].endswith("model_2.pt")
 
 
-async def test_all_ranks_of_a_group_continue_from_what_one_has_saved(tmp_path: Path) -> None:
+async def test_all_ranks_of_a_group_continue_from_one_ranks_checkpoint(tmp_path: Path) -> None:
     async with running(spec(script(tmp_path), cpu=2, ddp=DdpSpec())) as run:
         workers = [await run.until_state(slot, WorkerState.FINISHED) for slot in ("cpu0", "cpu1")]
         assert workers[0].newest.args == workers[1].newest.args
@@ -222,7 +222,7 @@ except KeyboardInterrupt:  # the watchdog ends it, once its engine is killed
 """
 
 
-async def test_what_a_job_saves_after_its_engine_was_killed_is_what_it_continues_from(tmp_path: Path) -> None:
+async def test_a_job_continues_from_a_checkpoint_saved_after_its_engine_was_killed(tmp_path: Path) -> None:
     given = sweep_for(
         [{}],
         program(script=script(tmp_path, _LAST_MOMENT), resume_args=("--resume", "{checkpoint}")),

@@ -279,8 +279,8 @@ async def test_workers_start_without_a_client_after_a_timeout() -> None:
         await run.until_state("cpu0", WorkerState.FINISHED)
 
 
-async def test_of_what_a_node_sends_only_its_reports_may_be_large() -> None:
-    """A hundred million empty lines are 100 MB on the way, and 6 GB here."""
+async def test_only_reports_of_a_node_may_be_large() -> None:
+    """A hundred million empty lines are 100 MB in transit, and 6 GB in memory."""
     report = protocol.SlotReports(msgspec.Raw(msgspec.msgpack.encode("x" * 5000)))
     large = protocol.Lines("n1/cpu0", 0, ("",) * 5000)
     many = protocol.Lines("n1/cpu0", 0, ("",) * (protocol.MAX_LINES + 1))

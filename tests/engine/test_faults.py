@@ -136,7 +136,7 @@ async def test_a_parser_error_does_not_affect_the_end_of_its_worker(tmp_path: Pa
     assert run.log().count("Traceback") == 1
 
 
-async def test_a_loop_that_fails_is_reported_once_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failing_loop_is_reported_once_and_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gmg_tui.engine.faults._RETRY_PAUSE_S", 0.0)
     results, notes = [KeyError("a"), KeyError("b"), ValueError("c"), None], list[str]()
 

@@ -285,7 +285,7 @@ async def test_a_restart_of_a_job_that_has_not_left_its_slot_runs_it_again(
     assert [job.last.number for job in jobs] == [attempts, 1]
 
 
-async def test_a_restart_of_a_trial_that_has_not_left_its_slot_is_refused_and_the_tuning_goes_on(
+async def test_a_restart_of_a_trial_that_has_not_left_its_slot_is_refused_and_the_tuning_continues(
     tmp_path: Path,
 ) -> None:
     gate = tmp_path / "gate"

@@ -226,7 +226,7 @@ if "gmg_tui.engine" in sys.orig_argv:
 
 
 @pytest.mark.slow
-async def test_a_session_ends_despite_a_process_that_the_kernel_does_not_let_go(tmp_path: Path) -> None:
+async def test_a_session_ends_despite_a_process_stuck_in_the_kernel(tmp_path: Path) -> None:
     """As in the state D, waiting for a driver or a network disk."""
     (tmp_path / "sitecustomize.py").write_text(_UNKILLABLE)
     script = tmp_path / "stays.py"

@@ -63,7 +63,7 @@ local_host.caches_ready = waits
 
 
 @pytest.mark.parametrize("of_group", [False, True], ids=["worker", "group"])
-async def test_a_restart_of_what_is_about_to_start_is_that_start(tmp_path: Path, of_group: bool) -> None:
+async def test_a_restart_of_a_starting_worker_is_merged_with_its_start(tmp_path: Path, of_group: bool) -> None:
     gate, ddp = tmp_path / "gate", DdpSpec() if of_group else None
     environ = _patched(tmp_path, _SLOW_DISK.format(gate=str(gate)))
     spec = spec_for(script=JOB, cpu=2, ddp=ddp, probe=False)
@@ -87,8 +87,8 @@ Notifications.finish = finish
 """
 
 
-async def test_a_session_that_is_ending_refuses_what_it_could_not_do(tmp_path: Path) -> None:
-    """As while `--notify` sends a mail: the engine still answers, and nothing follows."""
+async def test_an_ending_session_refuses_commands_it_cannot_carry_out(tmp_path: Path) -> None:
+    """For example while `--notify` sends a mail: the engine still answers, but does nothing more."""
     gate, flag = tmp_path / "gate", tmp_path / "flag"
     environ = _patched(tmp_path, _SLOW_END.format(gate=str(gate), flag=str(flag)))
     spec = sweep_for([{}], program(), cpu=1)
@@ -216,7 +216,7 @@ async def test_an_edited_job_is_neither_edited_nor_restarted_while_it_ends(tmp_p
         assert list(await run.jobs()) == ["job-1", "job-1-edit2"]
 
 
-async def test_a_rank_that_has_failed_waits_for_a_sample_that_was_taken_after_that() -> None:
+async def test_a_failed_rank_waits_for_a_newer_sample() -> None:
     """The engine reads samples up to a second after they were taken, when the GPU was not lost yet."""
     attempt = SimpleNamespace(
         order=SimpleNamespace(slot=SimpleNamespace(gpu=object())),

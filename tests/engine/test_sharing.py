@@ -45,7 +45,7 @@ async def test_a_sweep_begins_on_free_gpus_and_takes_others_as_they_come(sim: Si
         await run.until_state("gpu0", WorkerState.STARTING)
 
 
-async def test_it_takes_no_more_than_wanted_and_ends_without_the_others(sim: Sim) -> None:
+async def test_it_takes_only_the_wanted_gpus_and_ends_without_the_others(sim: Sim) -> None:
     spec = sweep_for([{"x": n} for n in range(3)], program("--s", "0.1", gpus="free:2", wait_s=600.0))
     async with running(spec, sim.env()) as run:
         queue = await run.until_done()

@@ -174,7 +174,7 @@ async def test_a_full_disk_does_not_affect_the_session(engine: ScriptedEngine) -
     assert engine.ends.empty()
 
 
-async def test_a_limited_encoding_gets_what_it_has(engine: ScriptedEngine) -> None:
+async def test_output_in_a_limited_encoding_replaces_missing_characters(engine: ScriptedEngine) -> None:
     process = await _report(engine, PYTHONIOENCODING="ascii")
     engine.say("cpu0", "größer", left_out=3)
     engine.move("cpu0", WorkerState.RUNNING, alerts=alerts(stuck="no output"))

@@ -62,7 +62,7 @@ def test_a_state_folder_is_enough(tmp_path: Path) -> None:
 
 
 @needs_root
-def test_sessions_of_another_user_are_not_taken_for_none(tmp_path: Path) -> None:
+def test_unreadable_sessions_of_another_user_are_reported(tmp_path: Path) -> None:
     folder = sessions.create("sim-1", "sim.py")
     state = sessions.sessions_folder()
     os.chown(folder, 4242, 4242)

@@ -59,7 +59,7 @@ async def test_a_key_behind_the_one_that_leaves_a_page_opens_nothing() -> None:
     assert app.return_value.how == "detached"
 
 
-async def test_keys_that_delete_in_the_search_delete_what_stands_before_what_follows_them() -> None:
+async def test_deleting_keys_apply_before_the_keys_typed_after_them() -> None:
     app = busy()
     async with app.run_test(size=(120, 36)) as pilot:
         _burst(pilot, "slash", *"xep", "ctrl+u", *"ab", "backspace", "c")
@@ -67,7 +67,7 @@ async def test_keys_that_delete_in_the_search_delete_what_stands_before_what_fol
         await until(pilot, lambda: app.main.log_view.search.query.text == "ac")
 
 
-async def test_enter_behind_what_no_command_is_called_does_not_run_the_first_of_all() -> None:
+async def test_enter_after_an_unknown_command_does_not_run_the_first_one() -> None:
     async with busy().run_test(size=(120, 36)) as pilot:
         await pilot.press("ctrl+p")
         await sees(pilot, "Restart (r)")
@@ -75,7 +75,7 @@ async def test_enter_behind_what_no_command_is_called_does_not_run_the_first_of_
         await sees(pilot, "No matches found")
 
 
-async def test_keys_that_go_on_by_a_page_find_a_palette_that_is_not_drawn_yet() -> None:
+async def test_page_keys_work_in_a_palette_that_is_not_drawn_yet() -> None:
     app = busy()
     async with app.run_test(size=(120, 36)) as pilot:
         _burst(pilot, "ctrl+p", "pageup", *"log", "pagedown", "pageup")

@@ -205,7 +205,7 @@ def test_the_best_rates_are_enlarged_beside_the_whole_curve() -> None:
     assert all(row.count("└") < 2 for row in [*_curve(tunings.LADDER), *_curve(tunings.ENDED, width=60)])
 
 
-def test_equal_points_and_equal_answers_stand_side_by_side() -> None:
+def test_equal_points_and_equal_answers_are_drawn_side_by_side() -> None:
     same = replace(_two((4096, 12e6), (4096, 12e6)), answer=tunings.LADDER.answer)
     rows = _curve(same)
     assert "●○" in "\n".join(rows)

@@ -119,7 +119,7 @@ async def test_a_question_is_shown_literally() -> None:
         )
 
 
-async def test_the_main_screen_goes_on_below_two_dialogs() -> None:
+async def test_the_main_screen_keeps_updating_below_two_dialogs() -> None:
     app = play.edited()
     async with app.run_test(size=(80, 24)) as pilot:
         await app.push_screen(confirmation("Kill gpu0 now?"))

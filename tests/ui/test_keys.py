@@ -219,7 +219,7 @@ async def test_arrows_letters_and_clicks_select_a_worker_and_open_its_log(
             assert app.view.selected == slot
 
 
-async def test_a_click_on_a_key_of_the_footer_does_what_the_key_does_and_a_refusal_is_shown() -> None:
+async def test_a_click_on_a_footer_key_acts_like_the_key_and_a_refusal_is_shown() -> None:
     app = play.busy()
     async with app.run_test(size=SMALL) as pilot:
         await pilot.pause()
@@ -294,7 +294,7 @@ async def test_all_cells_are_sent_again(how: str, monkeypatch: pytest.MonkeyPatc
         await play.until(pilot, has_all, "all cells")
 
 
-async def test_a_process_that_stands_still_as_a_timer_starts_loses_neither_a_size_nor_a_frame(
+async def test_a_process_that_stalls_as_a_timer_starts_loses_neither_a_size_nor_a_frame(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """On a busy machine that happens: a timer of Textual that is late from the start never ticks."""

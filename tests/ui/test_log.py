@@ -214,7 +214,7 @@ async def test_y_copies_the_match_else_the_newest_line_in_view(monkeypatch: pyte
         assert app.clipboard == WARNING
 
 
-async def test_text_selected_with_the_mouse_is_marked_and_copied_and_the_log_stands_still() -> None:
+async def test_text_selected_with_the_mouse_is_highlighted_and_copied_and_the_log_pauses() -> None:
     app = _app_of("first", "second 世界 line", "x" * 100 + "y" * 10, "last")
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "4 lines")

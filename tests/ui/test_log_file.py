@@ -98,7 +98,7 @@ def test_long_lines_and_overwritten_ones_are_shown_as_on_a_terminal(tmp_path: Pa
     assert [row.text[:10] for row in rows] == ["first", "x" * 10, "done", "bar", "last"]
 
 
-async def test_a_search_finds_what_is_shown_across_blocks_colours_and_bad_bytes_and_far_into_long_lines(
+async def test_a_search_finds_visible_text_across_blocks_colours_and_bad_bytes_and_far_into_long_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_sources, "_SEARCHED_BYTES", 10_000)
@@ -258,7 +258,7 @@ async def test_an_unfinished_line_grows_and_progress_is_counted_on(tmp_path: Pat
         assert [row.lines for row in app.main.log_view.source.rows] == [1, 4, 1]
 
 
-async def test_a_search_goes_on_in_the_log_of_another_worker(tmp_path: Path) -> None:
+async def test_a_search_continues_in_the_log_of_another_worker(tmp_path: Path) -> None:
     app = _app(tmp_path, ["needle", *(f"line {number}" for number in range(3000))])
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "line 2999")
@@ -271,7 +271,7 @@ async def test_a_search_goes_on_in_the_log_of_another_worker(tmp_path: Path) -> 
         await play.sees(pilot, "match 1 of 1", "paused")
 
 
-async def test_n_finds_what_was_printed_after_a_search(tmp_path: Path) -> None:
+async def test_n_finds_lines_printed_after_a_search(tmp_path: Path) -> None:
     app = _app(tmp_path, [f"line {number}" for number in range(500)])
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "line 499")

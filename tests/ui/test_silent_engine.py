@@ -52,7 +52,7 @@ async def connected(tmp_path: Path) -> AsyncIterator[tuple[Engine, EngineClient]
         await client.close()
 
 
-async def test_an_unanswered_request_fails_and_a_late_answer_is_not_taken_for_another(
+async def test_an_unanswered_request_fails_and_a_late_answer_is_not_mistaken_for_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clients, "ANSWER_TIMEOUT_S", 0.05)

@@ -157,7 +157,7 @@ async def test_editing_names_the_job_and_applies_to_running_jobs() -> None:
 # Keys that are for a queue
 
 
-async def test_gpus_are_taken_from_the_queue_and_given_back_by_the_palette() -> None:
+async def test_the_palette_benches_gpus_and_enables_them_again() -> None:
     engine = sweeps.engine()
     app = sweeps.app(engine)
     async with app.run_test(size=WIDE) as pilot:

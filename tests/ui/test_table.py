@@ -57,7 +57,7 @@ async def test_only_visible_rows_are_formatted_of_a_long_table() -> None:
         await play.sees(pilot, "19,999", "7.0")
 
 
-async def test_the_last_column_takes_the_rest_and_a_sign_says_that_it_goes_on() -> None:
+async def test_the_last_column_fills_the_width_and_an_arrow_shows_that_it_is_cut() -> None:
     app = Shown()
     reason = f"{'w' * 60} end"
     async with app.run_test(size=(90, 12)) as pilot:

@@ -80,7 +80,7 @@ def test_a_braille_line_fills_its_cells_exactly(values: list[float | None], widt
     assert bool("".join(drawn).strip()) is bool(known)
 
 
-def test_means_of_a_history_are_of_what_is_known() -> None:
+def test_means_of_a_history_skip_unknown_values() -> None:
     history = History()
     for second, rate in {94: 9.0, 95: 1.0, 96: 3.0, 100: 4.0}.items():
         history.fps[second] = rate
@@ -99,7 +99,7 @@ def test_a_history_has_one_rate_for_each_second_and_is_bounded() -> None:
     assert set(history.fps.values()) == {None}
 
 
-def test_a_history_goes_on_when_the_clock_is_set_back() -> None:
+def test_a_history_continues_when_the_clock_is_set_back() -> None:
     history = _past(sessions.running(0), 1.0, 2.0)
     for second in range(3):
         history.add(NOW - 4000 + second, changed(sessions.running(0), fps=Fps(3.0, 3.0, 3.0, 1, settled=3.0)))
@@ -154,7 +154,7 @@ def test_the_scale_is_common_and_widens_for_a_line_that_leaves_it_but_not_for_a_
     assert {line.around for line in rate_lines(entries, 20).values()} == {0.5}
 
 
-def test_the_time_shown_fits_what_is_known() -> None:
+def test_the_time_span_of_a_rate_line_depends_on_the_known_values() -> None:
     worker = sessions.running(0)
     history = _past(changed(worker, state=WorkerState.COMPILING), *[0.0] * 600)
     assert rate_lines([_shown(worker, None, history)], 20)["gpu0"].seconds == 40

@@ -52,7 +52,7 @@ async def test_what_no_agent_sends_ends_its_connection(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["absurd"], indirect=True)
-async def test_what_cannot_be_is_neither_shown_nor_added_up_nor_acted_on(kind: str) -> None:
+async def test_impossible_values_are_neither_shown_nor_summed_nor_acted_on(kind: str) -> None:
     async with running(spec_for(*ENDLESS, nodes=_NODES)) as run:
         await run.until(lambda _: run.worker("evil/cpu0").alerts)
         worker = run.worker("evil/cpu0")

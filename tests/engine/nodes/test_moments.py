@@ -94,7 +94,7 @@ async def test_an_edit_before_the_node_reports_the_start_runs_with_the_new_argum
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_a_resumed_session_ends_what_its_killed_engine_has_left_on_the_nodes(tmp_path: Path) -> None:
+async def test_a_resumed_session_ends_processes_that_its_killed_engine_left_on_the_nodes(tmp_path: Path) -> None:
     """Else each job would run twice at once, and write the same checkpoints."""
     go = tmp_path / "go"
     spec = sweep_on_nodes([{}] * 4, program("--until", str(go)))
@@ -121,7 +121,7 @@ if any("gmg_tui" in word for word in sys.orig_argv):
 
 
 @pytest.mark.parametrize("is_sweep", [False, True], ids=["run", "sweep"])
-async def test_a_node_that_comes_back_with_fewer_slots_ends_what_ran_on_the_others(
+async def test_a_node_that_returns_with_fewer_slots_ends_the_workers_on_the_others(
     tmp_path: Path, is_sweep: bool
 ) -> None:
     """As after a reboot without a broken GPU. Nothing waits for the slot: its job runs elsewhere."""

@@ -86,7 +86,7 @@ async def test_a_failed_connection_leaves_no_process(command: str, error: str) -
 
 @pytest.mark.process
 @pytest.mark.parametrize("name", ["../../up", "-V", "\x1b[2J", "a/b", "x" * 1000])
-async def test_a_node_whose_name_is_no_name_of_a_folder_is_refused(
+async def test_a_node_whose_name_is_not_a_valid_folder_name_is_refused(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for command, printed in (("srun", ""), ("scontrol", name)):
@@ -234,7 +234,7 @@ async def test_an_attempt_that_was_lost_with_its_node_has_ended_and_uses_nothing
         assert (seen.newest.ended, seen.cpu_pct, seen.memory_rss_mib) == (1.0, None, None)
 
 
-async def test_a_rank_whose_node_is_lost_as_the_ranks_meet_fails_with_that() -> None:
+async def test_a_rank_whose_node_is_lost_during_rendezvous_fails_for_that_reason() -> None:
     node = Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None)
     node.available.set()
 
@@ -289,7 +289,7 @@ async def test_a_rank_that_has_ended_is_not_assigned_again_by_a_later_stop() -> 
 _LOG = "logs/n1/cpu0.log"
 
 
-async def test_a_copy_has_what_a_node_cuts_out_of_its_log(tmp_path: Path) -> None:
+async def test_a_copied_log_keeps_lines_that_the_node_cuts_out(tmp_path: Path) -> None:
     there, here = tmp_path / "there" / _LOG, tmp_path / "here" / _LOG
     for path in (there, here):
         path.parent.mkdir(parents=True)
@@ -313,7 +313,7 @@ async def test_a_copy_has_what_a_node_cuts_out_of_its_log(tmp_path: Path) -> Non
         assert expected.endswith(b"and more\n")
 
 
-async def test_what_a_node_had_logged_is_kept_when_it_comes_back_with_an_empty_disk(tmp_path: Path) -> None:
+async def test_a_nodes_log_is_kept_when_it_returns_with_an_empty_disk(tmp_path: Path) -> None:
     there, here = tmp_path / "there" / _LOG, tmp_path / "here" / _LOG
     kept, copies = KeptLogs(str(tmp_path / "there"), shared=False), LogCopies(tmp_path / "here")
     there.parent.mkdir(parents=True)

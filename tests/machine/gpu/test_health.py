@@ -84,7 +84,7 @@ def test_a_gpu_without_health_counters_has_no_health(sim: Sim) -> None:
 
 
 @on_simulated_driver
-def test_xids_are_taken_once_and_those_from_before_are_not(sim: Sim) -> None:
+def test_xids_are_reported_once_and_earlier_ones_are_not(sim: Sim) -> None:
     sim.gpus[1].xids = [48]
     sim.write()
     nvml = Nvml.open()
@@ -139,7 +139,7 @@ def test_xids_of_others_arrive_while_a_gpu_is_lost(sim: Sim) -> None:
 
 
 @on_simulated_driver
-def test_gpus_that_do_not_answer_at_first_are_taken_once_they_do(sim: Sim) -> None:
+def test_gpus_that_do_not_answer_at_first_are_used_once_they_do(sim: Sim) -> None:
     nvml = Nvml.open(retry_s=0)
     gpus = nvml.gpus()
     for gpu in sim.gpus:

@@ -58,7 +58,7 @@ def test_a_process_that_hangs_hides_no_other(monkeypatch: pytest.MonkeyPatch) ->
         released.set()
 
 
-def test_a_host_pid_is_not_taken_for_a_container_process(sim: Sim) -> None:
+def test_a_host_pid_is_not_mistaken_for_a_container_process(sim: Sim) -> None:
     sim.gpus[0].processes = [Process(pid=1, memory_mib=100)]
     sim.write()
     command = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", LOOK]

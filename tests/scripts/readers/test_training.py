@@ -26,7 +26,7 @@ _HERE = Path(__file__).parent
         ("skrl", "skrl_training.py", "--timesteps", 512, "it"),
     ],
 )
-async def test_a_training_shows_what_it_counts_and_the_metrics_that_tensorboard_reads(
+async def test_a_training_run_shows_its_progress_and_the_metrics_that_tensorboard_reads(
     package: str, script: str, option: str, total: int, unit: str, tmp_path: Path
 ) -> None:
     pytest.importorskip(package)
