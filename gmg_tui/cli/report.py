@@ -28,7 +28,7 @@ RAW, METRICS = "raw", "metrics"
 def report(names: Sequence[str], *, best: str | None, fail_below: float | None, **forms: Any) -> int:
     """Prints or exports the results of sessions, by default the newest; returns the exit status. Raises `GmgError`.
 
-    `forms` are the options for other forms than text, such as `csv`, of which one may be given.
+    `forms` are the options for formats other than text, such as `csv`; at most one may be given.
     """
     given = [(form, value) for form, value in forms.items() if value is not None and value is not False]
     if len(given) > 1:

@@ -36,7 +36,7 @@ _CLOSE_S = 0.5
 """Timeout for open pages to close when the server ends."""
 _HEARTBEAT_S = 15.0
 REQUEST_S = 5.0
-"""Seconds in which a connection must request the page."""
+"""Seconds within which a connection must request the page."""
 MAX_UNKNOWN, MAX_VIEWERS = 64, 32
 MAX_MESSAGE_BYTES, MAX_BYTES_PER_S = 16 << 10, 4 << 10
 """Limits of a message and of the key rate from a page."""

@@ -40,7 +40,7 @@ class Scope(Enum):
     ATTEMPT = 2
     """Also after the process ends: it concerns the results."""
     SLOT = 3
-    """As long as the slot, whatever runs there."""
+    """As long as the slot, whatever runs on it."""
 
 
 class Kind(NamedTuple):
@@ -239,9 +239,9 @@ class Watch:
         self.alerts: tuple[Alert, ...] = ()
         self._past = Past()
         self._first: dict[str, float] = {}
-        """When the current sign of each kind was first seen, monotonic seconds."""
+        """Time at which the current sign of each kind was first seen, monotonic seconds."""
         self._last: dict[str, float] = {}
-        """When it was last seen."""
+        """Time at which it was last seen."""
 
     def update(self, facts: Facts) -> tuple[list[Alert], list[Alert]]:
         """Applies new facts. Returns the new alerts and the cleared ones."""

@@ -142,7 +142,7 @@ def _rank_behind(slot: EngineSlot, group: Iterable[EngineSlot], facts: SpeedFact
 
 
 def _busy_pct(shares: model.Shares | None) -> float | None:
-    """Returns the percentage of time outside of learning, in which ranks wait for each other."""
+    """Returns the percentage of time outside learning: while learning, ranks wait for each other."""
     return 100 - shares.learning if shares is not None else None
 
 

@@ -81,7 +81,7 @@ class Supervisor:
         self._asked_to_end: float | None = None
         """Monotonic seconds."""
         self._passed_on: dict[signal.Signals, float] = {}
-        """When each signal was last passed on, monotonic seconds."""
+        """Time at which each signal was last forwarded, monotonic seconds."""
 
     @property
     def workers(self) -> list[Worker]:

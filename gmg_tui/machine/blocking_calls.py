@@ -35,7 +35,7 @@ async def in_daemon_thread(function: Callable[_P, _T], *args: _P.args, **kwargs:
     while True:
         try:
             begun = begin(function, *args, **kwargs)
-        except RuntimeError:  # as when a script has used up the container's processes
+        except RuntimeError:  # for example, a script has used up the container's processes
             await asyncio.sleep(RETRY_S)
         else:
             return await asyncio.wrap_future(begun)

@@ -62,7 +62,7 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True):
     """A file whose saving call has returned."""
 
     path: str
-    """Absolute."""
+    """Absolute path."""
     saved: Moment
     size_bytes: int | None = None
     """None if the script may still have been writing it."""

@@ -9,7 +9,7 @@ class GpuTrouble(Struct, frozen=True):
     """A fault of a GPU."""
 
     fatal: bool
-    """True if work may fail or compute wrong numbers, so that nothing more starts there; False if the GPU is slow, or
+    """True if work may fail or compute wrong numbers, so that nothing more starts on the GPU; False if it is slow, or
     about to fail."""
     text: str
     advice: str
@@ -39,7 +39,7 @@ class GpuHealth(Struct, frozen=True, omit_defaults=True):
     pcie_gen_max: int | None = None
     """The highest generation that GPU and slot both support."""
     pcie_width: int | None = None
-    """Lanes."""
+    """Number of lanes."""
     pcie_width_max: int | None = None
     nvlink_recoveries: int | None = None
     pstate: int | None = None

@@ -73,7 +73,7 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
 
     name: str
     folder: str
-    """Absolute."""
+    """Absolute path."""
     socket: str
     """Absolute path of the engine's socket."""
     script: str
@@ -99,7 +99,7 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     probe: bool = True
     interval_s: float = 1.0
     summary: str | None = None
-    """Absolute."""
+    """Absolute path."""
     sigint_wait_s: float = 15.0
     sigterm_wait_s: float = 10.0
     log_max_bytes: int | None = None

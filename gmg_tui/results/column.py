@@ -192,6 +192,6 @@ def _as_text(value: Cell) -> Cell:
     try:
         float(value)
     except ValueError:
-        as_typed = unicodedata.normalize("NFKC", value)  # some spreadsheets take a full-width sign for a formula, too
+        as_typed = unicodedata.normalize("NFKC", value)  # some spreadsheets also evaluate full-width signs
         return f"'{value}" if as_typed.lstrip().startswith(("=", "+", "-", "@")) else value
     return value

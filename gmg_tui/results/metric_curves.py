@@ -133,7 +133,7 @@ def _curves(by_label: dict[str, list[list[Curve]]]) -> Iterator[Curve]:
 def _band(
     lines: Sequence[tuple[list[float], list[float]]],
 ) -> tuple[list[float], list[float], list[float], list[float]]:
-    """Returns places, and the lines' mean, minimum and maximum there."""
+    """Returns x positions, with the mean, minimum and maximum of the lines at each."""
     every = sorted({place for places, _ in lines for place in places})
     every = sorted({*every[:: -(-len(every) // _MAX_PLACES)], every[-1]})
     known = [[value for line in lines if (value := _at(place, *line)) is not None] for place in every]

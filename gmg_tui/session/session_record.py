@@ -75,7 +75,7 @@ class Record(Struct, frozen=True):
     session: Session
     workers: tuple[WorkerBrief, ...] = ()
     ended: Moment | None = None
-    """When the engine ended; approximate if it was killed. None while it runs, and until `clear_lost`."""
+    """Time of the engine's end, approximate if it was killed; None while it runs, and until `clear_lost`."""
     queue: Queue | None = None
     """The sweep's progress; None in a plain run."""
     lost: bool = False

@@ -26,7 +26,7 @@ DECAY = 0.95
 LINE_S = 0.05
 """Minimum time between two lines of Genesis, seconds."""
 SLOW_CARD, SLOWDOWN = 2, 1.09
-"""The GPU that throttles, and the factor of a step's time there."""
+"""The index of the GPU that throttles, and its factor on the time of a step."""
 
 
 def arguments() -> argparse.Namespace:

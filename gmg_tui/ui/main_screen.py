@@ -111,7 +111,7 @@ class MainScreen(TrueSizeScreen[None]):
 
     @property
     def active_bindings(self) -> dict[str, ActiveBinding]:
-        """The keys, with `enter` named after what it does now."""
+        """The keys, with `enter` named after its current action."""
         active, (name, _) = super().active_bindings, self._details()
         return {
             key: each
@@ -132,14 +132,14 @@ class MainScreen(TrueSizeScreen[None]):
     # Workers
 
     def action_move(self, direction: str) -> None:
-        """Selects a neighbour, or with the pane on the whole screen moves up and down there."""
+        """Selects a neighbour; with the pane enlarged, up and down scroll the pane."""
         if self._view.maximized and direction in {"up", "down"}:
             self.pane.shown.action_go(f"line-{direction}")
         elif self._view.move(direction, 1 if self._view.maximized else self.grid.plan.columns):
             self.app.refresh_view()
 
     def _details(self) -> tuple[str, Callable[[], object]]:
-        """Returns the name of what `enter` does now (empty for nothing), and the function that does it."""
+        """Returns the name of `enter`'s current action (empty for none), and its function."""
         view, shown, attempt = self._view, self.pane.shown, self.pane.attempt
         if view.folded_node and not view.maximized:
             return "Unfold", self.action_fold
@@ -156,7 +156,7 @@ class MainScreen(TrueSizeScreen[None]):
         return "", lambda: None
 
     async def action_details(self) -> None:
-        """Enlarges the pane; there, opens what it shows. Takes stacks in Why, and unfolds a folded node."""
+        """Enlarges the pane, or opens the item in the enlarged one; takes stacks in Why; unfolds a folded node."""
         if isawaitable(done := self._details()[1]()):
             await done
         self.refresh_bindings()

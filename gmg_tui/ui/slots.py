@@ -1,4 +1,4 @@
-"""A slot's state and recent history; the order of slots, and which are in trouble. Knows no Textual."""
+"""A slot's state and recent history, the order of slots, and their problems. Does not import Textual."""
 
 from collections.abc import Iterable, Mapping
 from statistics import median

@@ -49,7 +49,7 @@ class Server:
         self._clients: set[Client] = set()
         self._soon = asyncio.Event()
         self._lines_due = 0.0
-        """When lines may be sent again, by the loop's clock."""
+        """Time at which lines may be sent again, by the loop's clock."""
         self._listener = listener
         self._unknown: dict[asyncio.StreamWriter, None] = {}
         """The connections without a `Hello`, the oldest first."""

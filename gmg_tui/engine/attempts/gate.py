@@ -42,7 +42,7 @@ class Gate:
         self._announced = False
         """True if the builder has shown that it builds a scene."""
         self._since = time.monotonic()
-        """When the builder's turn began, monotonic seconds."""
+        """Start of the builder's turn, monotonic seconds."""
         self._watching: asyncio.Task[None] | None = None
         self._change = asyncio.Event()
 

@@ -53,7 +53,7 @@ class LogWriter:
         self._waiting = 0
         """Bytes queued or being written; guarded by the lock."""
         self._busy_since: float | None = None
-        """When the thread began its current action, monotonic seconds."""
+        """Start of the thread's current action, monotonic seconds."""
         self._thread = threading.Thread(target=self._run, name="logs", daemon=True)
         self._thread.start()
 
@@ -131,7 +131,7 @@ class Log:
         self._lost_bytes = 0
         self._lost_why = ""
         self._retry_at = 0.0
-        """When to retry after a failure, monotonic seconds."""
+        """Time of the next try after a failure, monotonic seconds."""
 
     @property
     def trouble(self) -> str | None:

@@ -154,7 +154,7 @@ class Pipes:
         self._forget(pipe)
 
     def close_all(self) -> None:
-        """Closes all pipes unread, for good."""
+        """Closes all pipes without reading them."""
         for pipe in list(self._pipes.values()):
             self._forget(pipe)
         if self._timer is not None:

@@ -195,7 +195,7 @@ class Recorder:
             self._update(worker)
         if is_new_state and worker.state in _EVENTS:
             failed = worker.state is WorkerState.FAILED
-            # Of a group that failed, the first rank to fail is reported, not those that it ended; of a job, its end is.
+            # Report only the first rank of a group to fail, not the ranks it ended; for a job, report its end instead.
             by_group = worker.failure is not None and worker.failure.kind is FailureKind.GROUP
             if not failed or not (by_group or worker.task.job is not None):
                 text = f"{slot} {_EVENTS[worker.state]}{f': {worker.reason}' if worker.reason else ''}"

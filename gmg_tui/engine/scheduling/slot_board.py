@@ -81,7 +81,7 @@ class _Card:
     failed: list[int] = field(default_factory=list)
     """Jobs that failed early on it since one last computed on it."""
     suspected: str | None = None
-    """The reason to start only other GPUs' failed jobs there: its own run elsewhere, to find the cause."""
+    """The reason for suspecting it: it runs only failed jobs of other GPUs, and its own run elsewhere, to find the cause."""
     lost_since: float | None = None
     """Monotonic seconds."""
     fatal: str | None = None
@@ -89,7 +89,7 @@ class _Card:
 
     @property
     def shut(self) -> bool:
-        """True if no job starts there until the user allows it or others leave the GPU."""
+        """True if no job starts on it until the user allows it or others leave it."""
         return self.disabled or self.benched is not None or self.awaited is not None
 
 

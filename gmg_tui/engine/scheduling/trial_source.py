@@ -53,11 +53,11 @@ class TrialRun:
         self._attempt = attempt
         self._settling = Settling(self._spec, self.trial.kind)
         self._read_at_s: float | None = None
-        """When the script's metric was last read, in seconds of the attempt."""
+        """Time of the metric's last reading, in seconds of the attempt."""
         self._integral = 0.0
         """Integral of that metric over time."""
         self._start_s: float | None = None
-        """When its rate was first known, in seconds of the attempt."""
+        """Time of its first rate, in seconds of the attempt."""
         self._gpu_users: str | None = None
         """An alert during the measurement about others on its GPU; None if there was none."""
         self._other_cores: list[float] = []
@@ -204,7 +204,7 @@ class TrialSource:
         self._trial_runs: dict[int, TrialRun] = {}
         """Waiting and running trials, by job number."""
         self._planned_s: dict[str, float] = {}
-        """When each slot's last trial was planned, in seconds of the tuning."""
+        """Time at which each slot's last trial was planned, in seconds of the tuning."""
         self._started = time.monotonic()
         self._stopped = False
         for number in [number for number, record in self._queue.records.items() if not record.state.ended]:

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 _MAX_PORT_CONFLICTS = 5
 """Ports in a row that may turn out to be taken before that counts as a failure of the group."""
 _MIN_CHECK_GAP_S = 2.0
-"""A longer time without a check than this and half of `--stuck-after`, as when the engine was stopped, is no silence."""
+"""A gap between checks above this and half of `--stuck-after` restarts the watch: the engine itself was stopped."""
 _MAX_PROGRESS_GAP_FACTOR = 3.0
 """A group is stuck after this multiple of its usual interval between progress reports."""
 _STATE_PRECEDENCE = (

@@ -59,7 +59,7 @@ def _read(processes: tuple[GpuProcess, ...], described: dict[int, GpuProcess]) -
 
 def _describe(process: GpuProcess) -> GpuProcess:
     pid, command, user = process.pid, "", None
-    if (proc := read(pid)) is None:  # it has ended, or is no PID here
+    if (proc := read(pid)) is None:  # it has ended, or its PID is unknown here
         return process
     with suppress(OSError):  # another user's may be hidden
         user = user_name(os.stat(f"/proc/{pid}").st_uid)  # noqa: PTH116 - as fast as the rest

@@ -238,7 +238,7 @@ def open_for_reading(path: Path, within_s: float | None = None) -> sqlite3.Conne
 
 
 def check_files(path: Path) -> None:
-    """Raises `StoreError` if a script has replaced a file of the store, say by a pipe, for which SQLite would wait.
+    """Raises `StoreError` if a script has replaced a file of the store, for example with a pipe, which would block SQLite.
 
     Also for a journal that names another one, in which case SQLite may remove that file (Atomic Commit In SQLite, 5.5).
     """

@@ -283,7 +283,7 @@ class Pane(Vertical):
         worker = self._view.worker_on(self._slot)
         if details is None or worker is None:
             return ()
-        newest = structs.replace(worker.newest, state=worker.state)  # its own is the final state
+        newest = structs.replace(worker.newest, state=worker.state)  # the record's state is set only at its end
         return [newest if newest.number == each.number else each for each in details.attempts][::-1]
 
     # The row of tabs

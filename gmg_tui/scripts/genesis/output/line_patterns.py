@@ -81,7 +81,7 @@ REPORTED: Final = "gmg:fps "
 _BAR = re.compile(r"(\d{1,3})%\|[^|\r\n]{0,600}\| {0,20}[\d.]{1,20}[kMGTPEZY]?/[\d.]")
 
 USAGE: Final = re.compile(rb"[Uu]sage: {1,4}\S")
-"""The beginning of the message with which argparse and click end a script."""
+"""Prefix of the message with which argparse and click exit."""
 
 MARKUP: Final = re.compile(rb"~{1,4}<|>~{1,4}")
 """Genesis' highlighting marks, which its exceptions contain."""
