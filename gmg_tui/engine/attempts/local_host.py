@@ -268,10 +268,7 @@ class LocalHost:
             rendezvous.error_file if rendezvous is not None else None,
         )
         await self.from_disk(
-            "the disk with the kernel cache",
-            lambda: remove_stale_locks(full, cwd),
-            report,
-            caches.kernel_cache(full, cwd),
+            "the disk with the kernel cache", lambda: clear_locks(full, cwd), report, caches.kernel_cache(full, cwd)
         )
         if error_file is not None:
             await self.from_disk("the disk of the session", lambda: make_rank_folder(error_file), report, error_file)
@@ -356,7 +353,7 @@ def make_rank_folder(error_file: str) -> None:
         Path(error_file).unlink()
 
 
-def remove_stale_locks(environ: Mapping[str, str], cwd: str) -> None:
+def clear_locks(environ: Mapping[str, str], cwd: str) -> None:
     """Removes locks that killed workers left in Genesis' caches: a stale one makes each attempt compile for minutes."""
     for path in caches.remove_stale_locks(environ, cwd):
         _log.warning("removed a stale lock of the kernel cache: %s", path)

@@ -15,7 +15,7 @@ _LOG = logging.getLogger(__name__)
 SLOW_INTERVAL_S = 5.0
 """Approximate interval of the slow metrics, seconds."""
 HEALTH_INTERVAL_S = 30.0
-_MIN_RECORDED_AGE_S = 1.0
+_MIN_AGE_S = 1.0
 """Age above which samples record it, seconds."""
 
 Deliver = Callable[[tuple[GpuSample, ...], str | None], None]
@@ -95,9 +95,7 @@ class Sampler:
             now, error = time.monotonic(), self._nvml.error
             # A slow GPU ages the samples before its own.
             ages = ((sample, now - at) for at, sample in read)
-            samples = tuple(
-                structs.replace(each, age_s=age) if age >= _MIN_RECORDED_AGE_S else each for each, age in ages
-            )
+            samples = tuple(structs.replace(each, age_s=age) if age >= _MIN_AGE_S else each for each, age in ages)
         except Exception as fault:
             error = f"the GPUs cannot be read: {fault!r}"
             samples = tuple(GpuSample(uuid=gpu.uuid, error=error) for gpu in self._gpus)

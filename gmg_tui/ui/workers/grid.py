@@ -202,9 +202,8 @@ def _head(entry: SlotView, width: int, corner: str, line: str, border: str) -> R
     row.end(f" {line}{corner[1]}", border)
     if not worker.state.ended and not worker_text.getting_ready(worker):
         lost_s = worker_text.lost_s(entry)
-        row.end(
-            units.span(entry.since_s(worker.state_since) if lost_s is None else lost_s).rjust(_TIME_WIDTH + 1), "text"
-        )
+        since_s = entry.since_s(worker.state_since) if lost_s is None else lost_s
+        row.end(units.span(since_s).rjust(_TIME_WIDTH + 1))
     row.end(f" {worker_text.symbol_of(entry)} {worker_text.state_of(worker)}", worker_text.style_of(entry))
     row.add(f"{corner[0]}{line} ", border)
     if entry.marked:
