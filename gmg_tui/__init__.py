@@ -1,6 +1,6 @@
 """A terminal monitor and launcher for the Genesis physics engine on many GPUs."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 
 def report_fps(

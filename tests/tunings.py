@@ -220,7 +220,7 @@ def session(tuning: Tuning, name: str = "tune-1") -> Session:
         sweep=SweepSpec(),
         tune=tuning.spec,
     )
-    return Session(spec, tuple(slots), engine_pid=4711, started=NOW - 680, version="0.1.0")
+    return Session(spec, tuple(slots), engine_pid=4711, started=NOW - 680, version="1.0.0")
 
 
 def worker(trial: Trial, index: int) -> Worker:

@@ -55,7 +55,7 @@ def session(gpus: int = 8, *, cpus: int = 0, name: str = "franka-1") -> Session:
         cwd="/home/me/sim",
         python="/opt/venv/bin/python",
     )
-    return Session(spec, gpu_slots + shares, engine_pid=4711, started=NOW - 2467, version="0.1.0")
+    return Session(spec, gpu_slots + shares, engine_pid=4711, started=NOW - 2467, version="1.0.0")
 
 
 def fps_line(i: int, fps: float) -> str:

@@ -65,7 +65,7 @@ attempts: st.SearchStrategy[JobAttempt] = _values(JobAttempt)
 
 def session(folder: Path, *, slots: int = 2) -> Session:
     spec = RunSpec(folder.name, str(folder), str(folder / "socket"), "sim.py", (), str(folder), "python")
-    return Session(spec, tuple(Slot(f"cpu{n}") for n in range(slots)), 1, START, "0.1.0")
+    return Session(spec, tuple(Slot(f"cpu{n}") for n in range(slots)), 1, START, "1.0.0")
 
 
 def finished(number: int, **more: Any) -> JobRecord:
