@@ -6,8 +6,8 @@ from pathlib import PurePath
 
 from gmg_tui.model import Severity, Sign, units
 
-_EVENTS = "events.out.tfevents."
-"""Start of the name of TensorBoard's event files, which are unique: their folder identifies the run."""
+_EVENTS_PREFIX = "events.out.tfevents."
+"""Prefix of TensorBoard's event files. Their names are unique: the folder identifies the run."""
 _SHARED = re.compile(
     r"/(?:\.?cache|\.nv|\.triton|__pycache__|torchinductor_\w+|wandb|mlruns|gsd|qdcache|python_side_cache)/"
     r"|\.(?:lock|pid|log|gsd|cvx|ptc|tet|rm|gnd|qdc|qdb|cubin|ptx)$"
@@ -17,13 +17,13 @@ _OPTION = re.compile(
     r"""['"](--?(?:seed|(?:log|out|output|save|run|exp|checkpoint|ckpt|results?)[-_]?(?:dir|folder|path|name)|exp_name))['"]"""
 )
 _OWN_WORDS = ("GMG_", "CUDA_VISIBLE_DEVICES", "LOCAL_RANK", "getpid", "uuid", "mkdtemp", "time()", "strftime", "hydra")
-"""Words in scripts that tell their workers apart without arguments."""
+"""Words in scripts whose workers differ without different arguments."""
 
 
-def places(paths: Iterable[str]) -> set[str]:
+def exclusive_paths(paths: Iterable[str]) -> set[str]:
     """Returns the paths that only one worker should write: files, and folders of TensorBoard files."""
-    own = (path for path in paths if _SHARED.search(path) is None)
-    return {str(PurePath(path).parent) if PurePath(path).name.startswith(_EVENTS) else path for path in own}
+    unshared = (path for path in paths if _SHARED.search(path) is None)
+    return {str(PurePath(path).parent) if PurePath(path).name.startswith(_EVENTS_PREFIX) else path for path in unshared}
 
 
 def collisions(written: Mapping[str, Collection[str]], teams: Mapping[str, str]) -> dict[str, Sign]:
@@ -31,7 +31,7 @@ def collisions(written: Mapping[str, Collection[str]], teams: Mapping[str, str])
 
     Args:
         written: The paths that each slot's worker writes.
-        teams: The group of each slot's worker on its machine; ranks of a group may write the same.
+        teams: The group of each slot's worker, by slot; ranks of a group may write the same paths.
     """
     writers: dict[tuple[str, str], list[str]] = {}
     for slot, paths in written.items():
@@ -48,7 +48,7 @@ def collisions(written: Mapping[str, Collection[str]], teams: Mapping[str, str])
 
 
 def same_arguments(source: str, args: Sequence[str], workers: int) -> Sign | None:
-    """Returns a sign if, by a script's source and arguments, all workers will compute or write the same."""
+    """Returns a sign if a script's source and arguments suggest that all workers compute or write the same."""
     if workers < 2 or any("{" in arg for arg in args) or any(word in source for word in _OWN_WORDS):
         return None
     options = dict.fromkeys(match[1] for match in _OPTION.finditer(source))

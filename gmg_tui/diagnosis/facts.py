@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from gmg_tui.machine.cgroup import MemoryRoom
 from gmg_tui.model import GpuProcess, GpuSample, Sign, Worker, WorkerState
-from gmg_tui.model.curves import Broken
+from gmg_tui.model.curves import BrokenMetric
 
 
 class Limit(NamedTuple):
@@ -38,7 +38,7 @@ class Facts(Struct, frozen=True):
     """The RAM that its processes may use."""
     vram_mib: float | None = None
     """The GPU memory of its own processes."""
-    broken: Mapping[str, Broken] = {}
+    broken: Mapping[str, BrokenMetric] = {}
     """The metrics that are not finite, by name."""
     newest_line: str = ""
     """The newest line of output; empty if the worker's `last_line` is it."""
@@ -53,7 +53,7 @@ class Facts(Struct, frozen=True):
     clock_s: float = 0.0
     """Seconds the system clock is ahead of the monotonic one; changes when the system clock is set."""
     from_agent: bool = False
-    """True if its node's agent has already diagnosed it; `signs` then has the agent's alerts."""
+    """True if its node's agent has already diagnosed it; `signs` then contains the agent's alerts."""
 
     @property
     def moment(self) -> float:
@@ -71,8 +71,8 @@ class Facts(Struct, frozen=True):
         return self.worker.state is WorkerState.RUNNING and self.worker.lost_since is None
 
 
-class Past:
-    """State of an attempt's diagnosis between two moments.
+class History:
+    """The history of an attempt, as far as alerts need it.
 
     Attributes:
         vram: The growth of its GPU memory.
@@ -99,7 +99,7 @@ class Past:
 WINDOW_S = 1800.0
 MIN_SPAN_S = 300.0
 _STEP_S = 20.0
-"""Seconds between two points."""
+"""Minimum seconds between two points."""
 _MIN_POINTS = 12
 _MIN_RISING = 0.8
 """Share of pairs of points that must rise."""
@@ -110,7 +110,7 @@ _MAX_FORECAST_S = 86_400.0
 
 
 class Forecast(NamedTuple):
-    """The rate of memory growth, and when memory will be full."""
+    """The growth rate of memory, and the time until it is full."""
 
     mib_per_min: float
     full_s: float
@@ -134,9 +134,9 @@ class Growth:
         self._slope = _steady_slope(list(self._points))
 
     def forecast(self, room_mib: float | None) -> Forecast | None:
-        """Forecasts when `room_mib` more will be in use; None unless growth is steady and already half-way there.
+        """Forecasts the time until `room_mib` more are in use; None unless growth is steady and at least half-way there.
 
-        Earlier, a leak looks like a buffer filling up.
+        Before that, a leak looks like a buffer that fills up.
         """
         if self._slope is None or room_mib is None or self._first_mib is None:
             return None
@@ -153,9 +153,9 @@ def _steady_slope(points: list[tuple[float, float]]) -> float | None:
     slopes = _slopes(points)
     slope = median(slopes)
     late = median(_slopes(points[-len(points) // 3 :]))
-    rising = sum(each > 0 for each in slopes) / len(slopes)
+    rising = sum(pair_slope > 0 for pair_slope in slopes) / len(slopes)
     return slope if slope > 0 and rising >= _MIN_RISING and late >= _MIN_LATE * slope else None
 
 
 def _slopes(points: list[tuple[float, float]]) -> list[float]:
-    return [(there - here) / (later - now) for (now, here), (later, there) in combinations(points, 2) if later > now]
+    return [(mib - old_mib) / (time - old) for (old, old_mib), (time, mib) in combinations(points, 2) if time > old]

@@ -9,7 +9,7 @@ from gmg_tui.model import GpuSample, HotSpot, Load, SpeedFacts, units
 
 
 def pct(value: float | None) -> str:
-    """Formats a percentage."""
+    """Formats a percentage; an unknown one as 0."""
     return f"{value or 0.0:.0f} %"
 
 
@@ -60,11 +60,11 @@ def evidence(facts: SpeedFacts) -> Iterator[str]:
         yield f"also on its GPU: {', '.join(facts.sharers)}"
 
 
-def _load_figures(load: Load, lost: float) -> Iterator[str]:
+def _load_figures(load: Load, coreless: float) -> Iterator[str]:
     if load.cpu_pct is not None and load.cores is not None:
         yield f"CPU {pct(load.cpu_pct)} of {100 * load.cores:.0f} % by {units.count(load.threads or 0, 'thread')}"
-    if lost >= 10:
-        yield f"runnable without a core {pct(lost)}"
+    if coreless >= 10:
+        yield f"runnable without a core {pct(coreless)}"
     if load.throttled_pct:
         yield f"quota used up in {pct(load.throttled_pct)} of the periods"
     if load.swap_mib:
@@ -75,13 +75,13 @@ _STACK = re.compile(r"^Current thread .*\n((?:  .*\n?)+)", re.MULTILINE)
 _FRAME = re.compile(r'^  File "(.+)", line (\d{1,9}) in (.+)', re.MULTILINE)
 _LIBRARY = re.compile(r"^<|/(?:site|dist)-packages/|/lib/python3|/gmg_(?:probe|reports)\.py$")
 _STEP = re.compile(r"/gmg_probe\.py$")
-"""The probe's file, whose `step` calls a simulator's."""
+"""The probe's file; its `step` wraps the simulator's."""
 
 
 def hot_spot(text: str) -> HotSpot | None:
-    """Returns the script's own function that is innermost in most stacks, given as `faulthandler` writes them.
+    """Returns the script's own function that is innermost in most of `faulthandler`'s stacks in `text`.
 
-    Stacks inside a simulator step do not count. None if there are no others.
+    Ignores stacks inside a simulator step; None if there are no others.
     """
     stacks = [_FRAME.findall(stack) for stack in _STACK.findall(text)]
     outside = [stack for stack in stacks if not any(name == "step" and _STEP.search(file) for file, _, name in stack)]

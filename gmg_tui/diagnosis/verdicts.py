@@ -1,7 +1,7 @@
-"""The verdict on what limits a worker's speed: an ordered table of pure functions of its facts.
+"""The verdict on a worker's bottleneck: an ordered table of pure functions of its facts.
 
 A verdict is certain only if no other cause explains the facts equally well. The GPU is judged first: while it is busy, time
-outside of steps may be spent waiting for its kernels.
+outside steps may be spent waiting for its kernels.
 """
 
 from collections.abc import Callable
@@ -15,14 +15,14 @@ _BUSY_PCT, _IDLE_PCT = 90.0, 60.0
 _LOW_SM_PCT = 40.0
 """Percentage of busy SMs below which a busy GPU runs small kernels."""
 _MAJORITY_PCT, _SURE_PCT = 50.0, 60.0
-"""Percent of the time above which a part is the cause, and above which that is certain."""
+"""Shares of the time above which an activity is the cause, and above which that is certain."""
 _FEW_ENVS = 64
 _USUAL_THROTTLES = frozenset({"power cap", "sync boost", "display clock"})
 _POWER = frozenset({"power brake", "board limit", "reliability"})
 _LANE_MIB_S = (0, 238, 477, 939, 1878, 3756, 7512)
-"""The bandwidth of a PCIe lane, by generation."""
-_ON_SCRIPT = "host-bound: {share} of each step is the script, not the simulator"
-_WAITING = {
+"""Bandwidth of a PCIe lane, by generation."""
+_SCRIPT_TEXT = "host-bound: {share} of each step is the script, not the simulator"
+_WAIT_PHRASES = {
     "sleep": "sleeps",
     "message": "waits for another process, a socket or an event",
     "child": "waits for a child process",
@@ -30,7 +30,7 @@ _WAITING = {
     "terminal": "waits for input",
     "driver": "waits for a driver",
 }
-_KINDS_OF_NAMES = (
+_FUNCTION_KINDS = (
     ("rendering", ("render", "draw", "imshow", "imwrite")),
     ("learning", ("learn", "train", "backward", "optimi", "update_policy", "policy_update")),
 )
@@ -41,8 +41,8 @@ def _gpu_below(facts: SpeedFacts, pct: float) -> bool:
     return facts.gpu_util_pct is None or facts.gpu_util_pct < pct
 
 
-def _largest(facts: SpeedFacts) -> tuple[str, float]:
-    """Returns the largest share of the time and its name, empty if unknown."""
+def _largest_share(facts: SpeedFacts) -> tuple[str, float]:
+    """Returns the name of the largest share of the time, empty if unknown, and the share in percent."""
     parts = facts.shares.parts.items() if facts.shares is not None else ()
     return max(parts, key=lambda part: part[1], default=("", 0.0))
 
@@ -99,7 +99,7 @@ def _misplaced(facts: SpeedFacts) -> Verdict | None:
 def _rank(facts: SpeedFacts) -> Verdict | None:
     if facts.waits_for is None:
         return None
-    text, advice = f"waiting for {facts.waits_for}", "ask for the verdict on that rank"
+    text, advice = f"waiting for {facts.waits_for}", "look at the verdict on that rank"
     return Verdict("rank", text, certain=False, advice=advice)
 
 
@@ -191,11 +191,11 @@ def _shared(facts: SpeedFacts) -> Verdict | None:
     return Verdict("shared", text, certain=False, advice="move one of them to another GPU")
 
 
-# The parts of the time
+# Shares of the time
 
 
 def _rendering(facts: SpeedFacts) -> Verdict | None:
-    name, share = _largest(facts)
+    name, share = _largest_share(facts)
     if name != "rendering" or share < 40:
         return None
     text = f"rendering-bound: {pct(share)} of the time is spent on rendering"
@@ -203,7 +203,7 @@ def _rendering(facts: SpeedFacts) -> Verdict | None:
 
 
 def _learning(facts: SpeedFacts) -> Verdict | None:
-    name, share = _largest(facts)
+    name, share = _largest_share(facts)
     if name != "learning" or share < 40:
         return None
     text = f"learning-bound: {pct(share)} of the time is spent on learning, without steps"
@@ -213,7 +213,7 @@ def _learning(facts: SpeedFacts) -> Verdict | None:
 
 
 def _pcie_mib_s(facts: SpeedFacts) -> float:
-    """Returns the traffic in the busier direction; 0 if unknown."""
+    """Returns the PCIe traffic in the busier direction; 0 if unknown."""
     sample = sample_of(facts)
     return max(sample.pcie_rx_mib_s or 0.0, sample.pcie_tx_mib_s or 0.0)
 
@@ -258,20 +258,20 @@ def _more_envs(facts: SpeedFacts) -> str:
 
 
 def _script(facts: SpeedFacts) -> Verdict | None:
-    name, share = _largest(facts)
+    name, share = _largest_share(facts)
     if name != "script" or share < _MAJORITY_PCT:
         return None
-    load, spot, text = load_of(facts), facts.hot_spot, _ON_SCRIPT.format(share=pct(share))
+    load, spot, text = load_of(facts), facts.hot_spot, _SCRIPT_TEXT.format(share=pct(share))
     kind, advice = "script", "vectorise it, or raise n_envs (fewer, larger steps)"
     certain = share >= _SURE_PCT and _gpu_below(facts, _IDLE_PCT)
     wait, wait_pct = max(load.waits_pct.items(), key=lambda item: item[1], default=("", 0.0))
-    if wait in _WAITING and wait_pct >= 0.5 * share and (load.main_cpu_pct or 0.0) < 60:
-        text += f", which {_WAITING[wait]}"
-        advice = "leave out the sleep" if wait == "sleep" else "its stacks (why --stacks) show where it waits"
+    if wait in _WAIT_PHRASES and wait_pct >= 0.5 * share and (load.main_cpu_pct or 0.0) < 60:
+        text += f", which {_WAIT_PHRASES[wait]}"
+        advice = "remove the sleep" if wait == "sleep" else "its stacks (why --stacks) show where it waits"
         certain = certain and wait != "driver"
     if spot is not None and spot.share_pct >= 40:
         kind = next(
-            (kind for kind, names in _KINDS_OF_NAMES if any(each in spot.function.lower() for each in names)), kind
+            (kind for kind, names in _FUNCTION_KINDS if any(word in spot.function.lower() for word in names)), kind
         )
         advice = f"look at {spot.function} ({PurePath(spot.file).name}:{spot.line}): {advice}"
         if kind != "script":
@@ -308,16 +308,16 @@ def _no_core(facts: SpeedFacts) -> Verdict | None:
 
 
 def _simulator(facts: SpeedFacts) -> Verdict | None:
-    name, share = _largest(facts)
+    name, share = _largest_share(facts)
     if name != "simulator" or share < _MAJORITY_PCT or not _gpu_below(facts, _BUSY_PCT):
         return None
     load = load_of(facts)
     envs = f" with {units.count(facts.n_envs, 'environment')}" if facts.n_envs else ""
     full = load.cores is not None and load.cores >= 1.5 and (load.cpu_pct or 0.0) >= 85 * load.cores
     if facts.has_gpu or _has_few_envs(facts):
-        what = "GPU" if facts.has_gpu else "cores"
+        idle = "GPU" if facts.has_gpu else "cores"
         text = (
-            f"host-bound: {pct(share)} of the time is the simulator's own host code{envs}, too few to fill the {what}"
+            f"host-bound: {pct(share)} of the time is the simulator's own host code{envs}, too few to fill the {idle}"
         )
         lost = coreless_pct(facts)
         busy = (load.main_cpu_pct or 0.0) + lost >= 60 and lost < _MAJORITY_PCT
@@ -327,12 +327,12 @@ def _simulator(facts: SpeedFacts) -> Verdict | None:
         )
     used = f", on {(load.cpu_pct or 0.0) / 100:.1f} of {_cores(load.cores)}" if load.cores is not None else ""
     text = f"CPU-bound: {pct(share)} of the time is the simulator's{envs}{used}"
-    advice = "" if full else "allow it more threads, or run it on a GPU"
+    advice = "" if full else "give it more threads, or run it on a GPU"
     return Verdict("limit", text, full and facts.n_envs is not None, advice=advice)
 
 
 def _host(facts: SpeedFacts) -> Verdict | None:
-    """Returns the cause when no steps are counted."""
+    """Returns the cause if no steps are counted."""
     load = load_of(facts)
     if facts.shares is not None or facts.gpu_util_pct is None or not _gpu_below(facts, _IDLE_PCT):
         return None
@@ -344,7 +344,7 @@ def _host(facts: SpeedFacts) -> Verdict | None:
         )
     if (sleeps := load.waits_pct.get("sleep", 0.0)) >= _SURE_PCT:
         text = f"host-bound: the script sleeps {pct(sleeps)} of the time, {gpu}"
-        return Verdict("script", text, certain=False, advice="leave out the sleep")
+        return Verdict("script", text, certain=False, advice="remove the sleep")
     return None
 
 
@@ -352,7 +352,7 @@ TABLE: tuple[Callable[[SpeedFacts], Verdict | None], ...] = (
     *(_state, _stopped, _misplaced, _swap, _quota, _io, _threads, _rank, _stuck, _starting),
     *(_throttled, _shared, _rendering, _learning, _pcie, _gpu_limit, _script, _numa, _no_core, _simulator, _host),
 )
-"""The first function that returns a verdict wins."""
+"""The functions in order of precedence: the first verdict wins."""
 
 
 def judge(facts: SpeedFacts) -> Verdict:

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 from gmg_tui.machine.processes import kill_group
-from gmg_tui.model import TERMINAL_WAYS, Occurrence, OccurrenceKind, RunSpec, Snapshot, WorkerState, units
+from gmg_tui.model import TERMINAL_NOTIFICATIONS, Occurrence, OccurrenceKind, RunSpec, Snapshot, WorkerState, units
 from gmg_tui.model.text import one_line
 
 TIMEOUT_S = 30.0
@@ -34,7 +34,7 @@ class Notifications:
         self.newest: tuple[Occurrence, ...] = ()
         self.events: deque[Occurrence] = deque(maxlen=MAX_EVENTS)
         self._spec, self._note = spec, note
-        self._commands = [command for command in spec.notify if command not in TERMINAL_WAYS]
+        self._commands = [command for command in spec.notify if command not in TERMINAL_NOTIFICATIONS]
         self._waiting: deque[Occurrence] = deque()
         self._task: asyncio.Task[None] | None = None
 

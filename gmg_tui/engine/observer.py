@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import structs
 
 from gmg_tui import model
-from gmg_tui.diagnosis.collisions import collisions, places, same_arguments
+from gmg_tui.diagnosis.collisions import collisions, exclusive_paths, same_arguments
 from gmg_tui.diagnosis.facts import Limit
 from gmg_tui.engine import clock, speed
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
@@ -193,7 +193,7 @@ class Observer:
             for slot, view in live
         }
         teams = {view.slot: view.group.id for _, view in live if view.group is not None}
-        signs = collisions({slot: places(paths) for slot, paths in files.items()}, teams)
+        signs = collisions({slot: exclusive_paths(paths) for slot, paths in files.items()}, teams)
         ends = self._allocation.newest.ends if self._allocation.newest is not None else None
         for slot, view in pairs:
             slot.collision = signs.get(view.slot)
@@ -264,7 +264,7 @@ class Observer:
         """Returns all arguments tried in this session."""
         newest = ((worker.slot.name, worker.attempt) for worker in self._work.workers)
         live = [(slot, attempt) for slot, attempt in newest if attempt is not None and not attempt.state.ended]
-        return self.recorder.tried.view(live, clock.now())
+        return self.recorder.tried.results(live, clock.now())
 
     def _owners(self) -> dict[int, str]:
         """Returns the slots of workers' processes, by PID."""

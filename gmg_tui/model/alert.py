@@ -33,7 +33,7 @@ class Alert(Struct, frozen=True, omit_defaults=True):
     """A raised alert."""
 
     kind: str
-    """A row of `diagnosis.kinds`."""
+    """A key of `diagnosis.kinds.KINDS`."""
     severity: Severity
     text: str
     """One sentence, with its figures."""
@@ -59,7 +59,7 @@ class Sign(NamedTuple):
     """None if it began when first observed."""
 
     @classmethod
-    def of(cls, alert: Alert) -> Self:
+    def from_alert(cls, alert: Alert) -> Self:
         """Returns the observation behind an alert raised by another engine."""
         return cls(alert.kind, alert.text, alert.advice, alert.severity, alert.since)
 
@@ -68,7 +68,7 @@ _URGENCY = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
 def by_urgency(alerts: Iterable[Alert]) -> tuple[Alert, ...]:
-    """Returns the alerts, worst first, and otherwise in their order."""
+    """Sorts alerts by severity, worst first; equal ones keep their order."""
     return tuple(sorted(alerts, key=lambda alert: _URGENCY[alert.severity]))
 
 

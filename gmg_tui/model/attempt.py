@@ -72,7 +72,7 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True):
     progress: str | None = None
     """The last reported progress when it was saved, such as `iteration 1,200`."""
     is_export: bool = False
-    """True for a file that scripts cannot usually resume from, such as a compiled policy."""
+    """True for a file that scripts usually cannot resume from, such as a compiled policy."""
 
 
 class Attempt(Struct, frozen=True, omit_defaults=True):
@@ -128,7 +128,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     alerts: tuple[Alert, ...] = ()
     """Alerts at its end; empty while it runs."""
     verdict: Verdict | None = None
-    """The bound of its speed, once it has ended."""
+    """The verdict on its speed, once it has ended."""
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -146,7 +146,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
         return self.checkpoints[-1] if self.checkpoints else None
 
     def elapsed_s(self, now: float) -> float:
-        """Seconds from its start to its end, or to `now` (Unix time)."""
+        """Returns the seconds from its start to its end, or to `now` (Unix time)."""
         return max(0.0, (now if self.ended is None else self.ended) - self.started)
 
 

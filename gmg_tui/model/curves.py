@@ -10,7 +10,7 @@ from gmg_tui.model.states import Moment
 
 _MINIMISED = ("loss", "error", "cost", "perplexity", "regret")
 """Words in the names of metrics to minimise."""
-_FIRST = ("reward", "return", "success", "loss")
+_LISTED_FIRST = ("reward", "return", "success", "loss")
 """Words in the names of metrics to list first."""
 
 
@@ -23,7 +23,7 @@ class Point(NamedTuple):
     value: float
 
 
-class Broken(NamedTuple):
+class BrokenMetric(NamedTuple):
     """A metric that is NaN or infinite."""
 
     value: float
@@ -45,12 +45,12 @@ class Curve(Struct, frozen=True, omit_defaults=True):
     count: int = 0
     """Number of values that the script has reported."""
     lowest: Point | None = None
-    """The lowest of all finite reported values, the first if it recurs."""
+    """The lowest finite value reported; its first occurrence."""
     highest: Point | None = None
 
     def __post_init__(self) -> None:
         if not 0 < len(self.times) == len(self.steps) == len(self.values):
-            raise ValueError("a curve has points, and as many times as steps and values")
+            raise ValueError("times, steps and values must not be empty, and must have equal lengths")
 
     @property
     def points(self) -> Iterator[Point]:
@@ -69,19 +69,19 @@ class Curve(Struct, frozen=True, omit_defaults=True):
 
     def thinned(self, count: int) -> Self:
         """Returns the curve with at most `count` points, including the newest."""
-        kept = evenly(len(self.times), count)
+        kept = thinning_slice(len(self.times), count)
         return structs.replace(self, times=self.times[kept], steps=self.steps[kept], values=self.values[kept])
 
 
-def evenly(size: int, count: int) -> slice:
+def thinning_slice(size: int, count: int) -> slice:
     """Returns a slice for `size` items that selects at most `count`, including the last; all if `count` is 0."""
-    every = -(-size // count) if count else 1
-    return slice(max(0, size - 1) % max(1, every), None, max(1, every))
+    stride = -(-size // count) if count else 1
+    return slice(max(0, size - 1) % max(1, stride), None, max(1, stride))
 
 
 def rank(name: str) -> int:
     """Returns the position of a metric in lists, 0 for the most interesting ones."""
-    return next((place for place, word in enumerate(_FIRST) if word in name.lower()), len(_FIRST))
+    return next((index for index, word in enumerate(_LISTED_FIRST) if word in name.lower()), len(_LISTED_FIRST))
 
 
 def best_of(name: str, points: Iterable[Point | None]) -> Point | None:

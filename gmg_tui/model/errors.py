@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-_MAX_TEXT = 4000
+_MAX_CHARS = 4000
 
 
 class GmgError(Exception):
@@ -13,24 +13,24 @@ class GmgError(Exception):
     """
 
     def __init__(self, text: str, exit_code: int = 2) -> None:
-        half = _MAX_TEXT // 2
-        super().__init__(text if len(text) <= _MAX_TEXT else f"{text[:half]} … {text[-half:]}")
+        half = _MAX_CHARS // 2
+        super().__init__(text if len(text) <= _MAX_CHARS else f"{text[:half]} … {text[-half:]}")
         self.exit_code = exit_code
 
 
 def nearest(word: str, words: Iterable[str], likeness: float = 0.6) -> str:
-    """Returns a suggestion for a misspelled word as the last clause of a line; empty if nothing is similar."""
-    import difflib  # only for an error
+    """Returns `; did you mean …?` with the most similar of `words`; empty if none is similar."""
+    import difflib  # slow to import, and needed only for errors
 
-    near = difflib.get_close_matches(word, sorted(words), 1, likeness)
-    return f"; did you mean {near[0]}?" if near else ""
+    matches = difflib.get_close_matches(word, sorted(words), 1, likeness)
+    return f"; did you mean {matches[0]}?" if matches else ""
 
 
-_MAX_LISTED = 16
+_MAX_LISTED_WORDS = 16
 
 
 def listed(words: Iterable[str]) -> str:
-    """Returns the first of `words`, and the number of those left out."""
+    """Joins `words` by commas; of many, only the first and the number of others."""
     chosen = list(words)
-    more = f" and {len(chosen) - _MAX_LISTED} more" if len(chosen) > _MAX_LISTED else ""
-    return ", ".join(chosen[:_MAX_LISTED]) + more
+    more = f" and {len(chosen) - _MAX_LISTED_WORDS} more" if len(chosen) > _MAX_LISTED_WORDS else ""
+    return ", ".join(chosen[:_MAX_LISTED_WORDS]) + more

@@ -9,8 +9,8 @@ class GpuTrouble(Struct, frozen=True):
     """A fault of a GPU."""
 
     fatal: bool
-    """True if work may fail or compute wrong numbers, so that nothing more starts on the GPU; False if it is slow, or
-    about to fail."""
+    """True if work on the GPU may fail or compute wrong numbers: no more workers start there. False if it is only slow,
+    or about to fail."""
     text: str
     advice: str
 
@@ -59,7 +59,7 @@ class Gpu(Struct, frozen=True, omit_defaults=True):
     """The constants of a GPU, or of a MIG instance of a GPU, as reported by NVML."""
 
     index: int
-    """NVML index, in PCI bus order; a MIG instance has its GPU's."""
+    """NVML index, in PCI bus order; for a MIG instance its GPU's."""
     uuid: str
     """`GPU-…`, or `MIG-…` for an instance."""
     name: str
@@ -80,7 +80,7 @@ class Gpu(Struct, frozen=True, omit_defaults=True):
     mig: bool = False
     """True in MIG mode: only instances run processes."""
     trouble: str | None = None
-    """Reason that it does not answer; it then has neither UUID nor name."""
+    """Reason that it does not respond; it then has neither UUID nor name."""
 
 
 class Slot(Struct, frozen=True, omit_defaults=True):
@@ -145,7 +145,7 @@ class GpuSample(Struct, frozen=True, omit_defaults=True):
     sm_clock_mhz: float | None = None
     sm_clock_max_mhz: float | None = None
     throttle: tuple[str, ...] | None = None
-    """Reasons for reduced clocks."""
+    """Reasons for reduced clocks; empty if they are not reduced."""
     fan_pct: float | None = None
     pcie_rx_mib_s: float | None = None
     pcie_tx_mib_s: float | None = None

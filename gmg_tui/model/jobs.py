@@ -63,7 +63,7 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     ended: float | None = None
     """Unix time when it left its last slot."""
     elapsed_s: float | None = None
-    """Time since its first start, including pauses between attempts."""
+    """Seconds from its first start to its end or now, including pauses between attempts."""
     energy_j: float | None = None
     """Energy of all attempts."""
     args: tuple[str, ...] | None = None
@@ -79,8 +79,7 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     log: str | None = None
     """Path of its log in the session's folder."""
     result: dict[str, Any] | None = {}
-    """Results from `gmg:result` lines; empty for clients. None leaves the stored ones as they are: the engine
-    has none in memory."""
+    """Results from `gmg:result` lines; empty for clients. None keeps the stored ones: the engine has none in memory."""
 
     @property
     def width(self) -> int:

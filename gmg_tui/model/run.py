@@ -34,7 +34,7 @@ class NodesSpec(Struct, frozen=True, omit_defaults=True):
 
 
 class AgentSpec(Struct, frozen=True, omit_defaults=True):
-    """Makes an engine the agent of a node, doing the work that the session's engine assigns."""
+    """The settings of a node's agent: an engine that does the work the session's engine assigns."""
 
     node: str
     """The launcher's name for the node."""
@@ -48,7 +48,7 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     peers: tuple[str, ...] = ()
     """Names of the other nodes."""
     replaces: str = ""
-    """The id of the session's earlier engine, whose agent may still run here; empty if there was none."""
+    """ID of the session's earlier engine, whose agent may still run here; empty if there was none."""
     owners: tuple[str, ...] = ()
     """Names of the owners of the files that workers run, and of their folders, on the session's machine."""
 
@@ -139,7 +139,7 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
         return self.script if self.module else f"{PurePath(self.cwd, self.script)}"
 
     @property
-    def runs(self) -> tuple[str, ...]:
+    def run_paths(self) -> tuple[str, ...]:
         """Paths that workers run from: the interpreter, the working directory and, unless it is a module, the script."""
         return (self.python, self.cwd) if self.module else (self.python, self.cwd, self.script_path)
 
@@ -175,7 +175,7 @@ class Session(Struct, frozen=True, omit_defaults=True):
     """Random, new for each engine; its processes have it in `GMG_SESSION_ID`. A name is unique only within its
     state folder, and a resumed session has several engines."""
     idle: tuple[str, ...] = ()
-    """Chosen slots left over after forming groups; not among `slots`."""
+    """Slots left over after forming groups; not among `slots`."""
     versions: Versions | None = None
     """Versions at the session's start."""
     commit: str | None = None
@@ -195,7 +195,7 @@ class Session(Struct, frozen=True, omit_defaults=True):
             return ""
         count, size = len(self.slots) + len(self.idle), self.spec.ddp.size
         stay = "stays" if len(self.idle) == 1 else "stay"
-        return f"{', '.join(self.idle)} {stay} idle: {count} slots make groups of {size}"
+        return f"{', '.join(self.idle)} {stay} idle: {count} slots do not divide into groups of {size}"
 
     def slot(self, name: str) -> Slot | None:
         """Returns the slot called `name`."""

@@ -17,14 +17,14 @@ FORM = (
     r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:(?!-----END).|\n){0,8000}"
 )
 """Matches secrets with a known form."""
-_shown = False
+_unmasked = False
 _ENV = re.compile(rb"(?<=\0)(?:--env=|--env\0)([^=\0]+)=([^\0]+)")
 
 
 def show() -> None:
     """Disables masking in this process (`--show-env`)."""
-    global _shown
-    _shown = True
+    global _unmasked
+    _unmasked = True
 
 
 def sounds_secret(name: str) -> bool:
@@ -35,7 +35,7 @@ def sounds_secret(name: str) -> bool:
 def masked(name: str, value: str) -> str:
     """Returns the value of a variable, or `MASK` if its name sounds like a secret, or the value looks like one."""
     is_secret = value and (sounds_secret(name) or re.search(FORM, value))
-    return MASK if is_secret and not _shown else value
+    return MASK if is_secret and not _unmasked else value
 
 
 def mask(variables: Mapping[str, str]) -> dict[str, str]:
@@ -56,7 +56,7 @@ def hide_arguments() -> None:
         with Path("/proc/self/mem").open("r+b", buffering=0) as memory:
             memory.seek(start)
             for found in _ENV.finditer(memory.read(end - start)):
-                name, value = (each.decode(errors="replace") for each in found.groups())
+                name, value = (group.decode(errors="replace") for group in found.groups())
                 if masked(name, value) == MASK:
                     memory.seek(start + found.start(2))
                     memory.write(b"*" * len(found[2]))

@@ -29,7 +29,7 @@ class Queue(Struct, frozen=True, omit_defaults=True):
     stopped: int
     """Stopped or skipped by the user."""
     version: int
-    """Changes with every job, position or benched slot."""
+    """Changes whenever a job, its position or a benched slot does."""
     eta_s: float | None = None
     """Seconds to the end of all jobs, estimated from those that have ended."""
     before_s: float = 0.0
@@ -39,7 +39,7 @@ class Queue(Struct, frozen=True, omit_defaults=True):
     benched: dict[str, str] = {}
     """Reasons for benched GPUs, by slot."""
     stranded: bool = False
-    """True if it has ended with waiting jobs because all their GPUs are benched."""
+    """True if it ended with waiting jobs, because all their GPUs are benched."""
 
     def after_loss(self) -> Self:
         """Returns the queue after the engine's death: running jobs wait again."""
@@ -63,7 +63,7 @@ class Queue(Struct, frozen=True, omit_defaults=True):
         return ", ".join((f"{self.done:,}/{units.count(total, noun)}", *counts))
 
 
-TERMINAL_WAYS = ("bell", "osc9", "osc777")
+TERMINAL_NOTIFICATIONS = ("bell", "osc9", "osc777")
 """The values of `--notify` that are terminal notifications; all others are commands."""
 
 
@@ -168,7 +168,7 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
 
     @property
     def counted(self) -> tuple[Worker, ...]:
-        """The workers in the session's totals; in a sweep, without ended ones, as the queue counts their jobs."""
+        """The workers in the session's totals; in a sweep, without ended ones: the queue counts their jobs."""
         if self.queue is None:
             return self.workers
         return tuple(worker for worker in self.workers if not worker.state.ended)
@@ -257,9 +257,9 @@ def fps_per_watt(session: Session, snapshot: Snapshot) -> float | None:
     for worker in summable(snapshot.workers):
         rate = worker.current_fps
         group = snapshot.group(worker.slot) if worker.newest.fps_of_group else None
-        on = {gpu.uuid for slot in (group.slots if group else (worker.slot,)) if (gpu := gpus.get(slot)) is not None}
-        if rate is not None and on and on <= powers_w.keys():
+        uuids = {gpu.uuid for slot in (group.slots if group else (worker.slot,)) if (gpu := gpus.get(slot)) is not None}
+        if rate is not None and uuids and uuids <= powers_w.keys():
             fps += rate
-            used_w.update((uuid, powers_w[uuid]) for uuid in on)  # once, however many workers share it
+            used_w.update((uuid, powers_w[uuid]) for uuid in uuids)  # once, however many workers share it
     watts = sum(used_w.values())
     return fps / watts if watts > 0 else None

@@ -1,4 +1,4 @@
-"""Facts about a worker's speed, and the verdict on what bounds it."""
+"""Facts about a worker's speed, and the verdict on its bottleneck."""
 
 from msgspec import Struct
 
@@ -66,7 +66,7 @@ class Shares(Struct, frozen=True):
 
 
 class HotSpot(Struct, frozen=True):
-    """The function that is innermost in most of the script's stacks."""
+    """The script's function that is innermost in most stacks."""
 
     function: str
     file: str
@@ -80,13 +80,13 @@ class HotSpot(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True, omit_defaults=True):
-    """The bound of a worker's speed."""
+    """The bottleneck of a worker."""
 
     kind: str
-    """A row of `diagnosis.verdicts`."""
+    """A short name such as `script`, set by `diagnosis.verdicts`."""
     text: str
     certain: bool = True
-    """False if the facts fit another cause too: the sentence then says `probably`."""
+    """False if the facts also fit another cause: `text` then begins with `probably`."""
     evidence: tuple[str, ...] = ()
     advice: str = ""
 
@@ -114,7 +114,7 @@ class SpeedFacts(Struct, frozen=True, omit_defaults=True):
     """None if its processes are gone or on another machine."""
     has_gpu: bool = False
     gpu_util_pct: float | None = None
-    """Mean of the last 10 s, as `sm_pct`."""
+    """Mean over the last 10 s, like `sm_pct`."""
     sm_pct: float | None = None
     """Share of busy SMs: GPM."""
     sample: GpuSample | None = None

@@ -51,7 +51,7 @@ def safe(text: str, *, styles: bool = False) -> str:
     if (text.isascii() and text.isprintable()) or not _CHANGED.search(text):
         return text
     if styles and "\x1b" in text:
-        kept = [each[0] for each in _PLAIN_STYLE.finditer(text)]
+        kept = [match[0] for match in _PLAIN_STYLE.finditer(text)]
         parts = [safe(part) for part in _PLAIN_STYLE.split(text)]
         return parts[0] + "".join(style + part for style, part in zip(kept, parts[1:], strict=True))
     return _HARMFUL.sub("·", _IGNORED.sub("", _ESCAPE.sub("", text)))
@@ -70,17 +70,17 @@ def strip_ansi(raw: bytes) -> bytes:
 
 
 def visible(raw: bytes) -> bytes:
-    """Returns `raw` without escape sequences, and with backspaces applied."""
+    """Returns `raw` without escape sequences and with backspaces applied."""
     raw = strip_ansi(raw)
     if b"\b" not in raw:
         return raw
-    cells, at = list[str](), 0
+    cells, column = list[str](), 0
     for character in raw.decode("utf-8", "replace"):
         if character == "\b":
-            at = max(0, at - 1)
+            column = max(0, column - 1)
         else:
-            cells[at : at + 1] = [character]
-            at += 1
+            cells[column : column + 1] = [character]
+            column += 1
     return "".join(cells).encode()
 
 
@@ -136,5 +136,5 @@ def _as_unicode(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode(errors="replace").decode()
     if isinstance(value, dict):
-        return {_as_unicode(key): _as_unicode(each) for key, each in value.items()}
-    return [_as_unicode(each) for each in value] if isinstance(value, list | tuple | set | frozenset) else value
+        return {_as_unicode(key): _as_unicode(item) for key, item in value.items()}
+    return [_as_unicode(item) for item in value] if isinstance(value, list | tuple | set | frozenset) else value

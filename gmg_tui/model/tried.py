@@ -72,31 +72,31 @@ def below_median(ran: Iterable[tuple[Slot, Attempt]]) -> dict[str, float]:
         if rate is not None:
             nodes = groups.setdefault((slot.gpu.name if slot.gpu else None, arguments_of(attempt)), {})
             nodes.setdefault(slot.node, {}).setdefault(slot.name, []).append(rate)
-    away_pct: dict[str, list[float]] = {}
+    below_pct: dict[str, list[float]] = {}
     for nodes in groups.values():
-        rates = {name: fmean(each) for slots in nodes.values() for name, each in slots.items()}
-        middle = _middle(nodes.values()) if len(rates) >= _MIN_SLOTS else 0.0
-        for name, rate in rates.items() if middle > 0 else ():
-            away_pct.setdefault(name, []).append((1 - rate / middle) * 100)
-    return {name: pct for name, each in sorted(away_pct.items()) if (pct := median(each)) > _SLOW_PCT}
+        rates = {name: fmean(slot_rates) for slots in nodes.values() for name, slot_rates in slots.items()}
+        usual = _median_of_nodes(nodes.values()) if len(rates) >= _MIN_SLOTS else 0.0
+        for name, rate in rates.items() if usual > 0 else ():
+            below_pct.setdefault(name, []).append((1 - rate / usual) * 100)
+    return {name: pct for name, values in sorted(below_pct.items()) if (pct := median(values)) > _SLOW_PCT}
 
 
-def _middle(nodes: Iterable[Mapping[str, Sequence[float]]]) -> float:
+def _median_of_nodes(nodes: Iterable[Mapping[str, Sequence[float]]]) -> float:
     """Returns the median rate of the slots of several nodes.
 
-    One median per node, and the lower of two: a node with many slots and false rates makes no slot of others slow.
+    Takes one median per node, and of two the lower: one node's false rates cannot make another's slots look slow.
     """
     return median_low([median(map(fmean, slots.values())) for slots in nodes])
 
 
 MAX_SETS = 300
-"""Limit of sets; beyond it the slowest of the older half is dropped."""
+"""Beyond this limit, the slowest set of the older half is dropped."""
 _MAX_ATTEMPTS = 500
 """Attempts kept per set, the newest."""
 _MAX_METRICS = 8
 
 _Key = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
-_Ran = tuple[str, Attempt]
+_SlotAttempt = tuple[str, Attempt]
 """A slot, and an attempt that ran there."""
 
 
@@ -104,7 +104,7 @@ class TriedArguments:
     """The ended attempts of each set of arguments."""
 
     def __init__(self) -> None:
-        self._sets: dict[_Key, list[_Ran]] = {}
+        self._sets: dict[_Key, list[_SlotAttempt]] = {}
         """Sorted by newest attempt, the newest last."""
 
     def add(self, slot: str, attempt: Attempt) -> None:
@@ -116,7 +116,7 @@ class TriedArguments:
             rates = {key: mean(comparable_rate(attempt) for _, attempt in self._sets[key]) for key in older}
             del self._sets[min(older, key=lambda key: rates[key] or 0.0)]
 
-    def view(self, live: Iterable[_Ran], now: float) -> tuple[Tried, ...]:
+    def results(self, live: Iterable[_SlotAttempt], now: float) -> tuple[Tried, ...]:
         """Returns the results of all sets, including `live` attempts, newest first; `now` is Unix time."""
         sets = dict(self._sets)
         for slot, attempt in live:
@@ -126,7 +126,7 @@ class TriedArguments:
         return tuple(sorted(rows, key=lambda row: row.started, reverse=True))
 
 
-def _row(key: _Key, ran: Sequence[_Ran], now: float) -> Tried:
+def _row(key: _Key, ran: Sequence[_SlotAttempt], now: float) -> Tried:
     """Returns the results of one set of arguments."""
     attempts = [attempt for _, attempt in ran]
     failed = [attempt for attempt in attempts if attempt.state is WorkerState.FAILED]
@@ -157,6 +157,6 @@ def _row(key: _Key, ran: Sequence[_Ran], now: float) -> Tried:
         metrics={
             name: value
             for name in names
-            if (value := mean(each.numbers[name] for each in settled if name in each.metrics)) is not None
+            if (value := mean(attempt.numbers[name] for attempt in settled if name in attempt.metrics)) is not None
         },
     )

@@ -78,13 +78,13 @@ class Trial(Struct, frozen=True, omit_defaults=True):
     """Seconds from its start to its first rate."""
     measured_s: float | None = None
     disturbance: str | None = None
-    """Others that used the GPU or CPU while it was measured."""
+    """Other processes that used the GPU or CPU during the measurement, in words."""
     reason: str | None = None
     """Reason of a failure or skip; one line."""
 
 
 class Best(Struct, frozen=True, omit_defaults=True):
-    """One of the answer's values."""
+    """A value of the answer, with its measurements."""
 
     value: int
     rate: float | None = None

@@ -136,11 +136,11 @@ class Worker(Struct, frozen=True, omit_defaults=True):
 
 def summable(workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
     """Returns the workers whose rates to sum: all but ranks whose steps another rank's rate includes."""
-    whole = {worker.group.id for worker in workers if worker.group and worker.newest.fps_of_group}
+    led = {worker.group.id for worker in workers if worker.group and worker.newest.fps_of_group}
     return tuple(
         worker
         for worker in workers
-        if not worker.fps_in_rank_0 and (worker.newest.fps_of_group or not worker.group or worker.group.id not in whole)
+        if not worker.fps_in_rank_0 and (worker.newest.fps_of_group or not worker.group or worker.group.id not in led)
     )
 
 
@@ -217,8 +217,8 @@ def combined(attempts: Sequence[Attempt]) -> Attempt:
         fps = summed(rates) if len(rates) == len(attempts) else None
     elif fps is not None and fps.seconds is not None and power_w is not None:
         fps = structs.replace(fps, energy_j=power_w * fps.seconds)
-    nans = (each for one in attempts for each in one.alerts if each.kind == "nan")
-    nan = min(nans, key=lambda each: each.since, default=None)
+    nans = (alert for attempt in attempts for alert in attempt.alerts if alert.kind == "nan")
+    nan = min(nans, key=lambda alert: alert.since, default=None)
     peaks_mib = [attempt.memory_peak_mib for attempt in attempts if attempt.memory_peak_mib is not None]
     return structs.replace(
         lead,
@@ -227,6 +227,6 @@ def combined(attempts: Sequence[Attempt]) -> Attempt:
         gpu_util_mean_pct=mean(attempt.gpu_util_mean_pct for attempt in attempts),
         power_mean_w=power_w,
         energy_j=sum_known(attempt.energy_j for attempt in attempts),
-        alerts=(*(each for each in lead.alerts if each.kind != "nan"), *([nan] if nan is not None else ())),
-        checkpoints=max((each.checkpoints for each in attempts), key=lambda saved: saved[-1].saved if saved else 0.0),
+        alerts=(*(alert for alert in lead.alerts if alert.kind != "nan"), *([nan] if nan is not None else ())),
+        checkpoints=max((rank.checkpoints for rank in attempts), key=lambda files: files[-1].saved if files else 0.0),
     )

@@ -103,7 +103,7 @@ class EndedSession(Source):
         tried = TriedArguments()
         for ran in sorted(self._ran(stored), key=lambda ran: ran.attempt.started):
             tried.add(ran.slot, ran.attempt)
-        return tried.view((), self.welcome.snapshot.time)
+        return tried.results((), self.welcome.snapshot.time)
 
     def _events(self, stored: Stored) -> tuple[Occurrence, ...]:
         """Returns the starts and ends of attempts; alerts were not recorded."""

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from msgspec import structs
 
-from gmg_tui.diagnosis.collisions import collisions, places, same_arguments
+from gmg_tui.diagnosis.collisions import collisions, exclusive_paths, same_arguments
 from gmg_tui.diagnosis.facts import Facts, Growth, Limit
 from gmg_tui.diagnosis.kinds import KINDS, Watch
 from gmg_tui.engine.attempts.curves import Curves
@@ -237,16 +237,16 @@ def test_overflows_are_counted_with_the_number_to_set(line: str, advice: str) ->
 def test_workers_that_write_the_same_places() -> None:
     events = "/r/run/events.out.tfevents.1.host.{}.0"
     written = {
-        "gpu0": places([events.format(1), "/r/a.pt", "/home/u/.cache/x"]),
-        "gpu1": places([events.format(2), "/r/b.pt", "/home/u/.cache/x"]),
-        "gpu2": places(["/r/c.pt"]),
-        "n2/gpu0": places(["/r/c.pt"]),
+        "gpu0": exclusive_paths([events.format(1), "/r/a.pt", "/home/u/.cache/x"]),
+        "gpu1": exclusive_paths([events.format(2), "/r/b.pt", "/home/u/.cache/x"]),
+        "gpu2": exclusive_paths(["/r/c.pt"]),
+        "n2/gpu0": exclusive_paths(["/r/c.pt"]),
     }
     assert {slot: sign.text for slot, sign in collisions(written, {}).items()} == dict.fromkeys(
         ("gpu0", "gpu1"), "gpu0 and gpu1 write /r/run"
     )
     assert collisions(written, {"gpu0": "g0", "gpu1": "g0"}) == {}
-    assert places(["/scratch/genesis/cvx/8c.cvx", "/scratch/qd/kernel/8c.qdc"]) == set()
+    assert exclusive_paths(["/scratch/genesis/cvx/8c.cvx", "/scratch/qd/kernel/8c.qdc"]) == set()
 
 
 def test_workers_with_the_same_arguments_are_noticed_before_they_collide() -> None:

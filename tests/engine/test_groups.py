@@ -307,7 +307,7 @@ async def test_a_card_without_a_group_is_named_on_the_screen_and_in_the_summarie
         await run.until(lambda snapshot: snapshot.ended)
         welcome = run.client.welcome
         assert [group.slots for group in run.snapshot.groups] == PAIRS[:3]
-        text = "gpu6 stays idle: 7 slots make groups of 2"
+        text = "gpu6 stays idle: 7 slots do not divide into groups of 2"
         assert text in dict(notices(View(welcome)))
         assert text in final(welcome.session, run.snapshot)
         await run.client.end()

@@ -19,7 +19,7 @@ def _attempt(fps: float | None, *given: str, state: WorkerState = WorkerState.FI
 
 
 def _row(tried: TriedArguments, *given: str) -> Tried:
-    return next(row for row in tried.view([], 0.0) if row.args == given)
+    return next(row for row in tried.results([], 0.0) if row.args == given)
 
 
 def test_attempts_with_the_same_arguments_are_one_row_with_its_mean() -> None:
@@ -37,7 +37,7 @@ def test_attempts_with_the_same_arguments_are_one_row_with_its_mean() -> None:
     assert row.elapsed_s == 240.0
     once = _row(tried, "-B", "4")
     assert (once.rate, once.power_w, once.fps_per_watt) == (70.0, None, None)
-    assert fastest(tried.view([], 0.0)) == row
+    assert fastest(tried.results([], 0.0)) == row
 
 
 def test_named_numbers_are_means_of_the_attempts_that_ran_for_long_enough() -> None:
@@ -62,7 +62,7 @@ def test_a_rate_of_the_first_seconds_does_not_count_unless_the_script_finished()
     tried.add("gpu0", _attempt(50.0, "stopped", state=WorkerState.STOPPED, comparable=False))
     tried.add("gpu0", _attempt(60.0, "finished", comparable=False))
     live = ("gpu1", _attempt(70.0, "runs", state=WorkerState.RUNNING, comparable=False))
-    rates = {row.args: (row.rate, row.running) for row in tried.view([live], 130.0)}
+    rates = {row.args: (row.rate, row.running) for row in tried.results([live], 130.0)}
     assert rates == {("stopped",): (None, 0), ("finished",): (60.0, 0), ("runs",): (None, 1)}
 
 
@@ -71,7 +71,7 @@ def test_running_attempts_are_added_to_ended_ones_but_not_stored() -> None:
     tried.add("gpu0", _attempt(100.0, "-B", "8"))
     live = ("gpu1", _attempt(110.0, "-B", "8", state=WorkerState.RUNNING))
     for _ in range(2):
-        (row,) = tried.view([live], 130.0)
+        (row,) = tried.results([live], 130.0)
         assert (row.attempts, row.running, row.rate, row.elapsed_s) == (2, 1, 105.0, 90.0)
     assert _row(tried, "-B", "8").attempts == 1
 

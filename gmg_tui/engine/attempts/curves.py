@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from operator import attrgetter
 
 from gmg_tui.engine.clock import unix
-from gmg_tui.model import Broken, Curve, Point
-from gmg_tui.model.curves import evenly
+from gmg_tui.model import BrokenMetric, Curve, Point
+from gmg_tui.model.curves import thinning_slice
 from gmg_tui.scripts.probe.reports import Metric
 
 MAX_NAMES = 256
@@ -48,7 +48,7 @@ class _Points:
 
     def view(self, shift_s: float, count: int) -> Curve:
         """Returns the curve in at most `count` points, all if 0; `shift_s` is the Unix time of monotonic 0."""
-        _, values, steps, moments = zip(*self.points[evenly(len(self.points), count)], strict=True)
+        _, values, steps, moments = zip(*self.points[thinning_slice(len(self.points), count)], strict=True)
         low, high = (
             None if of is None else Point(round(of.at + shift_s, 3), of.step, of.value)
             for of in (self.lowest, self.highest)
@@ -64,7 +64,7 @@ class Curves:
     """
 
     def __init__(self) -> None:
-        self.broken: dict[str, Broken] = {}
+        self.broken: dict[str, BrokenMetric] = {}
         self._points: dict[str, _Points] = {}
 
     def add(self, values: Iterable[Metric], unit: str = "step") -> None:
@@ -81,7 +81,7 @@ class Curves:
                 self.broken.pop(value.name, None)
             elif value.name not in self.broken:
                 at = f"{unit} {value.step:,}" if value.step is not None else ""
-                self.broken[value.name] = Broken(value.value, points.finite, at, unix(value.at))
+                self.broken[value.name] = BrokenMetric(value.value, points.finite, at, unix(value.at))
 
     @property
     def newest(self) -> dict[str, float | None]:

@@ -205,7 +205,7 @@ class LocalHost:
         On a node's own scratch disk, for example, anyone may have created a user's missing folder.
         """
         assert self.spec.agent is not None
-        for path, owner in owners(*self.spec.runs):
+        for path, owner in owners(*self.spec.run_paths):
             if owner not in {0, os.getuid()} and user_name(owner) not in self.spec.agent.owners:
                 raise GmgError(
                     f"{path} belongs to {user_name(owner)} here, unlike on the session's machine: not run", 1
@@ -314,7 +314,7 @@ class LocalHost:
         if not task.resume_args or not task.checkpoints:
             return None, None
         saved, disk = task.checkpoints, "the disk with the checkpoints"
-        trust = Trust(self.spec.runs, (sessions.RECORD, sessions.ENGINE_LOG))
+        trust = Trust(self.spec.run_paths, (sessions.RECORD, sessions.ENGINE_LOG))
         found = await self.from_disk(disk, lambda: newest_intact(saved, trust), report, saved)
         return (None, found) if isinstance(found, str) else (found, None)
 

@@ -84,7 +84,7 @@ class Fleet:
         if not names:
             raise GmgError("--nodes: no node is listed", 1)
         self._replaces = await in_daemon_thread(_marked, Path(self.spec.folder, NODE_MARK), self.session_id)
-        self._owners = await in_daemon_thread(lambda: tuple(names_of(owners(*self.spec.runs))))
+        self._owners = await in_daemon_thread(lambda: tuple(names_of(owners(*self.spec.run_paths))))
         for name in names:
             self._nodes[name] = Node(name, self.spec, self._launcher, self._changed, self._lines)
 

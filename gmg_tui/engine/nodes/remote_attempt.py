@@ -264,7 +264,7 @@ class RemoteAttempt:
     def facts(self, view: model.Worker, now: float) -> Facts:
         """Returns the facts for its alerts: those that the agent has raised."""
         alerts = self._report.view.alerts if self._report is not None else ()
-        return Facts(clock.unix(now), view, signs=tuple(Sign.of(alert) for alert in alerts), from_agent=True)
+        return Facts(clock.unix(now), view, signs=tuple(Sign.from_alert(alert) for alert in alerts), from_agent=True)
 
     async def details(self) -> Details:
         """Returns its command line and environment, from the agent. Raises `GmgError`."""
