@@ -11,6 +11,7 @@ import socket
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
@@ -184,7 +185,7 @@ def send(proc: Proc, number: int) -> bool:
 def kill_group(leader: int, *, reaped: bool) -> None:
     """Kills a process group. If its leader was `reaped` and its PID is reused, the group is gone already."""
     if not reaped or read(leader) is None:
-        with suppress(ProcessLookupError):
+        with suppress(ProcessLookupError, PermissionError):  # it may be another user's by now
             os.killpg(leader, signal.SIGKILL)
 
 
@@ -248,12 +249,19 @@ class Table:
         """Returns the live processes of the attempt whose first process is or was `leader`.
 
         They are its descendants, the members of its session and group, and the engine's children with the attempt's mark, as
-        the engine adopts orphans (`PR_SET_CHILD_SUBREAPER`). `leader` is None if another process has its PID now.
+        the engine adopts orphans (`PR_SET_CHILD_SUBREAPER`). `leader` is None if another process has its PID now. If none
+        has, another may have had it, and have left a session: only the engine's descendants count.
         """
         todo = {proc.pid for proc in self._by_mark.get(mark, ())}
         if leader is not None:
-            todo |= {leader, *(proc.pid for proc in self._together.get(leader, ()))}
+            together = {leader, *(proc.pid for proc in self._together.get(leader, ()))}
+            todo |= together if leader in self.by_pid else together & self._own
         return [proc for proc in self._with_descendants(todo) if proc.state not in "ZX"]
+
+    @cached_property
+    def _own(self) -> set[int]:
+        """PIDs of this process and its descendants."""
+        return {proc.pid for proc in self._with_descendants({os.getpid()})}
 
     def lineage(self) -> dict[_Key, str]:
         """Returns the marks of all descendants of marked processes; they may clear their own."""

@@ -122,17 +122,30 @@ def version_numbers(version: str | None) -> tuple[int, ...]:
 def commit_of(folder: str) -> str | None:
     """Returns the git commit of a folder, with `-dirty` if files were changed; None if unknown, or if git is slow.
 
-    Git's settings may name programs to run. Git ignores other users' repositories; here it also ignores other users'
-    settings, as with the HOME that `su` keeps.
+    Git runs programs that a repository's settings name, and takes any folder with `HEAD`, `objects` and `refs` for a
+    repository, even `/tmp`. It is therefore not asked unless the repository's folder and settings are this user's and
+    nobody else can change them, and it ignores other users' global settings, as with the HOME that `su` keeps.
     """
+    path = Path(os.path.realpath(folder))
+    root = next((each for each in (path, *path.parents) if (each / ".git").exists()), None)
+    if root is None or distrust(root) is not None:
+        return None
     environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     folders = (home(), ".gitconfig"), (config_folder(), "git/config")
     if any(parent is not None and distrust(parent / name) is not None for parent, name in folders):
         environ["GIT_CONFIG_GLOBAL"] = os.devnull
+    environ["GIT_CEILING_DIRECTORIES"] = str(root.parent)
     environ["GIT_OPTIONAL_LOCKS"] = "0"  # else it may update the index, and run a hook
-    words = ("git", "-c", "core.fsmonitor=false", "-C", folder, "describe", "--always", "--dirty", "--exclude=*")
+    settings = _git(root, environ, "rev-parse", "--git-common-dir")
+    if settings is None or distrust(root / settings / "config", shared=True) is not None:
+        return None
+    return _git(root, environ, "describe", "--always", "--dirty", "--exclude=*")
+
+
+def _git(folder: Path, environ: dict[str, str], *words: str) -> str | None:
+    """Returns the output of a git command; None if it fails or is slow."""
     try:
-        done = _run(words, _GIT_S, environ)
+        done = _run(("git", "-c", "core.fsmonitor=false", "-C", str(folder), *words), _GIT_S, environ)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.decode(errors="replace").strip() or None if done.returncode == 0 else None

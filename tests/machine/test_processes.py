@@ -14,6 +14,7 @@ import pytest
 
 from gmg_tui.machine import processes
 from gmg_tui.machine.gpu.processes import describe
+from gmg_tui.machine.processes import Proc, Table
 from gmg_tui.model import GpuProcess
 from tests.patience import LONG_S
 
@@ -120,6 +121,18 @@ def test_a_group_of_a_reaped_leader_is_killed_unless_its_number_is_another_proce
 
 
 @pytest.mark.process
+def test_a_session_whose_ended_leader_had_a_reused_pid_is_anothers_unless_it_descends_from_this_process() -> None:
+    def proc(pid: int, parent: int, session: int) -> Proc:
+        return Proc(pid, parent, session, session, "S", 0.0, 1.0, pid)
+
+    leader, orphan, theirs, inner = 100_001, 100_002, 100_003, 100_004
+    procs = [proc(orphan, os.getpid(), leader), proc(theirs, 1, leader), proc(inner, orphan, orphan)]
+    gone = Table([proc(os.getpid(), 1, 1), *procs])
+    assert {each.pid for each in gone.members(leader, "m")} == {orphan, inner}
+    alive = Table([*procs, proc(leader, 1, leader)])
+    assert {each.pid for each in alive.members(leader, "m")} == {leader, orphan, theirs, inner}
+
+
 def test_the_open_files_of_many_processes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A script with 1,500 processes, each with 200 files, took the engine more than its whole time."""
     code = "import sys; files = [open(f'{sys.argv[1]}/{n}', 'w') for n in range(20)]; print(flush=True); input()"

@@ -171,6 +171,54 @@ def test_git_runs_no_program_that_another_users_settings_name(tmp_path: Path, mo
         ran.unlink(missing_ok=True)
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+@pytest.mark.parametrize("planted", ["bare", "settings", "tree"])
+def test_git_is_not_asked_about_a_repository_that_another_user_can_change(tmp_path: Path, planted: str) -> None:
+    """`bare`: in a folder above, which is like `/tmp`."""
+    above, ran = tmp_path / "above", tmp_path / "ran"
+    ours = above / "ours"
+    ours.mkdir(parents=True)
+    above.chmod(0o1777)
+    (ours / "sim.py").write_text("one")
+    where = tmp_path / "theirs" if planted == "bare" else ours
+    where.mkdir(exist_ok=True)
+    (where / "file").write_text("one")
+    git = ("git", "-C", str(where), "-c", "user.name=me", "-c", "user.email=me@box")
+    for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "one")):
+        subprocess.run((*git, *words), check=True)
+    commit = interpreter.commit_of(str(where))
+    (where / "file").write_text("two")
+    repository = where / ".git"
+    (repository / "info/attributes").write_text("* filter=x")
+    with (repository / "config").open("a") as settings:
+        settings.write(f'[core]\nbare = false\nworktree = {where}\n[filter "x"]\nclean = touch {ran}; cat\n')
+    match planted:
+        case "bare":
+            for each in repository.iterdir():
+                each.rename(above / each.name)
+                os.chown(above / each.name, 1, 1)
+        case "settings":
+            os.chown(repository / "config", -1, 1)
+            (repository / "config").chmod(0o664)
+        case "tree":
+            ours.chmod(0o777)
+    assert commit
+    assert interpreter.commit_of(str(ours)) is None
+    assert not ran.exists()
+
+
+@pytest.mark.slow
+def test_a_working_tree_of_a_repository_has_a_commit(tmp_path: Path) -> None:
+    ours, other = tmp_path / "ours", tmp_path / "other"
+    ours.mkdir()
+    (ours / "sim.py").write_text("one")
+    git = ("git", "-C", str(ours), "-c", "user.name=me", "-c", "user.email=me@box")
+    for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "one"), ("worktree", "add", "-q", str(other))):
+        subprocess.run((*git, *words), check=True)
+    assert interpreter.commit_of(str(other)) == interpreter.commit_of(str(ours)) is not None
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
 def test_the_owner_of_an_active_environment_is_named(tmp_path: Path) -> None:
     python = program(tmp_path / "bin/python")
