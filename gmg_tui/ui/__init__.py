@@ -15,7 +15,7 @@ from gmg_tui.ui.outcome import Outcome
 
 __all__ = ["Outcome", "load", "run"]
 
-_SWITCHES = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
+_TEXTUAL_SWITCHES = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
 """Read by Textual on import: no animations, and scrolling by whole rows."""
 _GC_THRESHOLD = 20_000
 """Objects before a garbage collection: a redraw makes thousands, and reference counting frees nearly all."""
@@ -23,7 +23,7 @@ _GC_THRESHOLD = 20_000
 
 def load() -> None:
     """Imports the interface, for instance while the engine starts."""
-    for name, value in _SWITCHES.items():
+    for name, value in _TEXTUAL_SWITCHES.items():
         os.environ.setdefault(name, value)
     # Imports leave no garbage; looking for it would take 5 % of the time, now and later.
     gc.disable()
@@ -37,7 +37,7 @@ def load() -> None:
 
 
 def run(
-    opened: Callable[[], Awaitable[Source]],
+    connect: Callable[[], Awaitable[Source]],
     *,
     theme: str | None = None,
     ascii: bool = False,  # noqa: A002
@@ -47,25 +47,25 @@ def run(
     """Shows a session until the user leaves.
 
     Args:
-        opened: Connects to the session's engine, or opens the records of an ended session.
+        connect: Connects to the session's engine, or opens the records of an ended session.
         theme: One of `options.THEMES`; None for the first.
         ascii: True to draw only ASCII characters.
         mouse: True to have the terminal report the mouse.
         web: True if a browser draws it (`TEXTUAL_DRIVER` says how), without a terminal.
 
     Raises:
-        GmgError: There is no terminal, the session cannot be opened, or the interface failed.
+        GmgError: There is no terminal, the session cannot be connect, or the interface failed.
     """
-    return asyncio.run(_run(opened, theme, ascii_only=ascii, mouse=mouse, web=web))
+    return asyncio.run(_run(connect, theme, ascii_only=ascii, mouse=mouse, web=web))
 
 
 async def _run(
-    opened: Callable[[], Awaitable[Source]], theme: str | None, *, ascii_only: bool, mouse: bool, web: bool
+    connect: Callable[[], Awaitable[Source]], theme: str | None, *, ascii_only: bool, mouse: bool, web: bool
 ) -> Outcome:
     from gmg_tui.ui import terminal
     from gmg_tui.ui.app import GmgApp
 
-    engine = await opened()
+    engine = await connect()
     try:
         app = GmgApp(engine, theme=theme, ascii_only=ascii_only, web=web)
         with terminal.watch(lambda: app.finish("looked" if engine.ended else "detached"), terminal=not web):

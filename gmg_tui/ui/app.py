@@ -24,7 +24,7 @@ from gmg_tui.ui.dialogs import Commands, Palette
 from gmg_tui.ui.main_screen import MainScreen
 from gmg_tui.ui.pages.page import Page, TablePage
 from gmg_tui.ui.session_app import SessionApp
-from gmg_tui.ui.terminal import MAX_CELLS, call_after, sequences
+from gmg_tui.ui.terminal import MAX_CELLS, call_after, notification_sequences
 
 
 class GmgApp(SessionApp, inherit_bindings=False):
@@ -32,7 +32,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
 
     TITLE = "gmg-tui"
     CSS_PATH = Path(__file__).with_name("style.tcss")
-    PACE_S: ClassVar[float] = 0.25
+    REDRAW_INTERVAL_S: ClassVar[float] = 0.25
     """Seconds between redraws: the engine sends a snapshot each second and for each change."""
     SILENT_S: ClassVar[int] = 4
     """Seconds without a message before the engine, which sends one each second, counts as silent."""
@@ -49,13 +49,13 @@ class GmgApp(SessionApp, inherit_bindings=False):
         self.theme = themes.textual_name(theme, no_color=self.no_color)
         self.set_keymap(keys.keymap)
         self.main = MainScreen(self.view, engine)
-        self._draws_soon = False
+        self._redraw_scheduled = False
         self._silent_s = 0
         """Seconds since the engine's last message."""
 
     def get_key_display(self, binding: Binding) -> str:
         """Returns the key as shown in the footer and the palette: `enter`, `ctrl+p`, `/`."""
-        return keys.SIGNS_OF.get(binding.key) or format_key(binding.key)
+        return keys.DISPLAY_NAMES.get(binding.key) or format_key(binding.key)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Returns Textual's filters, then ours: they make text safe and, with `--ascii`, replace other characters."""
@@ -98,7 +98,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
         """Detects a silent engine, and a change of the window's size that was missed or whose timer was (see `call_after`)."""
         view = self.view
         self._silent_s += 1
-        if self._silent_s >= self.SILENT_S and not view.disconnected and not view.over:
+        if self._silent_s >= self.SILENT_S and not view.disconnected and not view.already_ended:
             view.silent_s = self._silent_s
             self.publish()
         if self.terminal is not None and (size := Size(*shutil.get_terminal_size())) != self._window:
@@ -123,15 +123,15 @@ class GmgApp(SessionApp, inherit_bindings=False):
         last = max((each.number for each in self._newest.occurred), default=0)
         happened = tuple(each for each in snapshot.occurred if each.number > last and not each.quiet)
         notify = self.view.session.spec.notify
-        self.write_to_terminal(sequences(notify, happened, tmux=bool(os.environ.get("TMUX"))))
+        self.write_to_terminal(notification_sequences(notify, happened, tmux=bool(os.environ.get("TMUX"))))
         if self._newest is not self.view.snapshot:  # too late to draw it
             self.view.remember(self._newest)
         self._newest = snapshot
         if snapshot.ended and self.view.stopping:
             self.finish("stopped")
-        elif not self._draws_soon:
-            self._draws_soon = True
-            call_after(self, self.PACE_S, self.publish)
+        elif not self._redraw_scheduled:
+            self._redraw_scheduled = True
+            call_after(self, self.REDRAW_INTERVAL_S, self.publish)
 
     def _disconnected(self, reason: str) -> None:
         """Keeps final results on the screen once the engine has exited; otherwise the session is lost."""
@@ -146,7 +146,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
 
     def publish(self) -> None:
         """Draws the newest snapshot and the current view."""
-        self._draws_soon = False
+        self._redraw_scheduled = False
         super().publish()
 
     # Bindings and commands
@@ -154,12 +154,12 @@ class GmgApp(SessionApp, inherit_bindings=False):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Returns True if `action` is possible in this session and on this screen."""
         is_typing = bool(self.screen_stack) and self.screen is self.main and self.focused is not None
-        if self.why_not(action) or (is_typing and action != "redraw"):
+        if self.unavailable_reason(action) or (is_typing and action != "redraw"):
             return False
         pages = [each for each in self.screen_stack if isinstance(each, Page)]
         if action in {"queue", "tried"}:
             return all(action != page.OPENED_BY for page in pages)
-        return action not in keys.ON_WORKER or not pages
+        return action not in keys.WORKER_ACTIONS or not pages
 
     def get_system_commands(self, screen: Screen[object]) -> Iterator[SystemCommand]:
         """Yields the actions of `screen`, with and without keys, and the themes."""

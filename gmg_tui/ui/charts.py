@@ -18,11 +18,11 @@ ROWS_PER_TICK: Final = 3
 """Minimum rows between two labelled values."""
 _SCALES: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _MAX_DECIMALS: Final = 6
-_MIN_SPAN: Final = 0.02
-_MIN_POSITIVE: Final = 1e-300
+_MIN_SPAN_SHARE: Final = 0.02
+_MIN_AXIS_SPAN: Final = 1e-300
 """Smaller values cannot be divided by."""
 _MAX_OUTLIER_SHARE: Final = 0.05
-_PADDING: Final = 0.05
+_PADDING_SHARE: Final = 0.05
 _MIN_SCIENTIFIC: Final = 1e15
 """Values from here on are labelled in scientific notation."""
 
@@ -75,7 +75,7 @@ def axis(low: float, high: float, intervals: int) -> Axis:
     return fitting[-1]
 
 
-def fitted(values: Iterable[float], intervals: int) -> Axis:
+def fit_axis(values: Iterable[float], intervals: int) -> Axis:
     """Returns an axis that fits these values, from 0 unless all are far above it.
 
     It spans at least 2 % of the greatest value, so that noise does not look like change, and leaves out a few of the
@@ -83,10 +83,10 @@ def fitted(values: Iterable[float], intervals: int) -> Axis:
     """
     known = sorted(values) or [0.0]
     low, high = known[int(_MAX_OUTLIER_SHARE * (len(known) - 1))], known[-1]
-    missing = max(0.0, _MIN_SPAN * abs(high) - (high - low)) / 2
-    pad = _PADDING * (high - low) + missing
+    missing = max(0.0, _MIN_SPAN_SHARE * abs(high) - (high - low)) / 2
+    pad = _PADDING_SHARE * (high - low) + missing
     low, high = (0.0 if 0 <= low <= high / 2 else low - pad), high + pad
-    return axis(low, high if high - low > _MIN_POSITIVE else low + 1.0, intervals)
+    return axis(low, high if high - low > _MIN_AXIS_SPAN else low + 1.0, intervals)
 
 
 class Canvas:
@@ -137,7 +137,7 @@ class Canvas:
         return made
 
 
-def joined(places: Iterable[float], values: Iterable[float], dots: int) -> list[float | None]:
+def interpolate(places: Iterable[float], values: Iterable[float], dots: int) -> list[float | None]:
     """Returns `dots` values for points at `places` from 0 to 1: the mean per dot, with lines between."""
     shared: dict[int, list[float]] = {}
     for place, value in zip(places, values, strict=True):
@@ -177,7 +177,7 @@ can exhaust."""
 
 _TICK_CELLS: Final = 12
 """Minimum cells between two labelled times."""
-_TIMES_S: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+_TICK_INTERVALS_S: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 
 
 class Track(NamedTuple):
@@ -191,7 +191,7 @@ class Track(NamedTuple):
     """The value at the upper edge, above 0 at the lower; None to fit the axis to the values."""
     unit: str
     style: str
-    how: Reduction
+    reduce: Reduction
     missing: str
     """Text shown if all values are unknown."""
 
@@ -212,7 +212,7 @@ def stack(tracks: Sequence[Track], *, width: int, height: int, end: float, step_
     for number, track in enumerate(tracks):
         shown = track._replace(values=track.values[first:])
         rows.append(_heading(shown, width))
-        rows += _body(shown, plot, room // len(tracks) + (number < room % len(tracks)), list(ticks))
+        rows += _plot_rows(shown, plot, room // len(tracks) + (number < room % len(tracks)), list(ticks))
     return rows + bottom_axis(plot, ticks)
 
 
@@ -231,33 +231,33 @@ def _heading(track: Track, width: int) -> Row:
     return row
 
 
-def _body(track: Track, plot: int, height: int, columns: Sequence[int]) -> list[Row]:
+def _plot_rows(track: Track, plot: int, height: int, columns: Sequence[int]) -> list[Row]:
     canvas, known = Canvas(plot, height), [value for value in track.values if value is not None]
     if not known:
         canvas.put(1, height // 2, track.missing, "dim")
         return canvas.rows({})
     steps = max(1, (height - 1) // ROWS_PER_TICK)
-    scale = fitted(known, steps) if not track.high else axis(0.0, track.high, steps)
-    shown = spread(track.values, 2 * plot, track.how)
+    scale = fit_axis(known, steps) if not track.high else axis(0.0, track.high, steps)
+    shown = resample(track.values, 2 * plot, track.reduce)
     fractions = [None if value is None else scale.fraction(value) for value in shown]
     return canvas.plot(fractions, scale.labels(height, track.unit), columns, track.style)
 
 
-def spread(values: Values, columns: int, how: Reduction) -> list[float | None]:
+def resample(values: Values, columns: int, reduce: Reduction) -> list[float | None]:
     """Resamples `values` to exactly `columns` values.
 
-    `how` reduces the known values of a column; without any, it is unknown. If there are fewer values than columns, they
+    `reduce` reduces the known values of a column; without any, it is unknown. If there are fewer values than columns, they
     are repeated to fill the width.
     """
     starts = [column * len(values) // columns for column in range(columns + 1)]
     parts = (values[start : max(start + 1, end)] for start, end in pairwise(starts))
     known = ([value for value in part if value is not None] for part in parts)
-    return [how(part) if part else None for part in known]
+    return [reduce(part) if part else None for part in known]
 
 
 def _time_ticks(width: int, seconds: float, end: float) -> dict[int, str]:
     """Returns the labels of the time axis by column: the time of day at the end, round offsets before it."""
-    step_s = next((each for each in _TIMES_S if each / seconds * width >= _TICK_CELLS), 86400 * 7)
+    step_s = next((each for each in _TICK_INTERVALS_S if each / seconds * width >= _TICK_CELLS), 86400 * 7)
     ticks = {width - 1: units.time_of_day(end)}
     for number in range(1, int(seconds / step_s) + 1):
         ticks[max(0, width - 1 - round(number * step_s / seconds * (width - 1)))] = f"−{units.span(number * step_s)}"

@@ -12,25 +12,25 @@ from typing import Final
 from textual.geometry import Size
 
 from gmg_tui.model import Answer, Trial, TrialKind, TrialState, Tuning, WorkerState
-from gmg_tui.results import tuning_text as tune_words
-from gmg_tui.ui.charts import AXIS_ROWS, GUTTER, ROWS_PER_TICK, Axis, Canvas, bottom_axis, fitted, joined
+from gmg_tui.results import tuning_text
+from gmg_tui.ui.charts import AXIS_ROWS, GUTTER, ROWS_PER_TICK, Axis, Canvas, bottom_axis, fit_axis, interpolate
 from gmg_tui.ui.drawing import STATE_SYMBOLS, Row
 
 _COLOURS: Final = ("fps", "warn", "ok", "vram", "title", "text", "error")
 _MARKERS: Final = "●○◆◇■□▲△"
 _MIN_WIDTH, _MIN_HEIGHT = 10, 2
 """Minimum cells of a plot."""
-_UPPER_RATES: Final = 0.8
+_MIN_UPPER_RATE_SHARE: Final = 0.8
 """Share of the best rate above which rates are enlarged."""
-_MIN_UPPER: Final = 3
+_MIN_UPPER_VALUES: Final = 3
 """Minimum number of values with upper rates to enlarge."""
-_WHOLE: Final = 0.38
+_WHOLE_CURVE_SHARE: Final = 0.38
 """Share of the width for the whole curve beside the enlarged one."""
-_MIN_WHOLE: Final = 26
+_MIN_WHOLE_CURVE_CELLS: Final = 26
 """Minimum columns of the whole curve beside the enlarged one, including its axis."""
 _MIN_OCTAVES: Final = 0.1
 """Minimum range of values."""
-_PADDING: Final = 0.04
+_PADDING_SHARE: Final = 0.04
 """Padding at both ends of the axis of values, as a share of it."""
 _MAX_RATE: Final = 1e15
 """Greater rates are errors in the script."""
@@ -48,16 +48,21 @@ def curve(tuning: Tuning, answer: Answer, selected: int | None, width: int, heig
     points = sorted(filter(_is_drawable, trials), key=lambda trial: trial.number == selected)
     heading, plot_rows = _heading(tuning, answer, points, width), height - 1 - AXIS_ROWS
     if not points or width - GUTTER < _MIN_WIDTH or plot_rows < _MIN_HEIGHT:
-        text = "no room for the curve: enlarge the terminal" if points else _why_empty(tuning)
+        text = "no room for the curve: enlarge the terminal" if points else _empty_text(tuning)
         rows = [heading, *(Row(width) for _ in range(height - 1))]
         if height > 1:
             rows[(height + 1) // 2].to((width - len(text)) // 2).add(text, "dim")
         return rows
     best = max(_corrected(trial, answer) for trial in points)
-    upper = [trial for trial in points if _corrected(trial, answer) >= best * _UPPER_RATES]
+    upper = [trial for trial in points if _corrected(trial, answer) >= best * _MIN_UPPER_RATE_SHARE]
     values, panels = {trial.value for trial in upper}, [(trials, width)]
-    left = round(width * _WHOLE)
-    if left >= _MIN_WHOLE and len(values) >= _MIN_UPPER and best > 0 and values != {trial.value for trial in points}:
+    left = round(width * _WHOLE_CURVE_SHARE)
+    if (
+        left >= _MIN_WHOLE_CURVE_CELLS
+        and len(values) >= _MIN_UPPER_VALUES
+        and best > 0
+        and values != {trial.value for trial in points}
+    ):
         shown = [
             trial for trial in trials if min(values) <= trial.value and (trial in upper or not _is_drawable(trial))
         ]
@@ -98,7 +103,7 @@ def _panel(tuning: Tuning, answer: Answer, selected: int | None, trials: Sequenc
     ]
 
 
-def _why_empty(tuning: Tuning) -> str:
+def _empty_text(tuning: Tuning) -> str:
     failed = next((trial.reason for trial in tuning.trials if trial.state is TrialState.FAILED), None)
     if failed is None or any(not trial.state.ended for trial in tuning.trials):
         return "No rate yet: the first trial is being measured."
@@ -125,13 +130,13 @@ class _Plot:
         left, right = math.log2(min(values)), math.log2(max(values))
         missing = max(0.0, _MIN_OCTAVES - (right - left)) / 2
         left, right = left - missing, right + missing
-        pad = (right - left) * _PADDING
+        pad = (right - left) * _PADDING_SHARE
         self._values = Axis(left - pad, right + pad, 1.0)
         self._occupied: set[tuple[int, int]] = set()
         ends = [rate for trial in points for rate in (trial.rate or 0.0, *_ends(trial))]
         if all((trial.rate or 0.0) >= 0 for trial in points):
             ends = [max(0.0, rate) for rate in ends]  # a wide interval may reach below zero
-        self._rates = fitted(ends if len(points) > 1 else [0.0, *ends], max(1, height // ROWS_PER_TICK))
+        self._rates = fit_axis(ends if len(points) > 1 else [0.0, *ends], max(1, height // ROWS_PER_TICK))
         self.labels = self._rates.labels(height)
         self.canvas.grid(self.labels, ())
 
@@ -150,11 +155,11 @@ class _Plot:
     def join(self, points: Sequence[tuple[int, float]]) -> None:
         """Joins the mean rates of the values."""
         places, heights = [self._x(value) for value, _ in points], [self._rates.fraction(rate) for _, rate in points]
-        self.canvas.line(joined(places, heights, 2 * self.canvas.width), ["dim"] * self.canvas.width)
+        self.canvas.line(interpolate(places, heights, 2 * self.canvas.width), ["dim"] * self.canvas.width)
 
     def marker(self, column: int, row: int, marker: str, style: str) -> int:
         """Draws a marker next to existing ones. Returns its column."""
-        free = (column + aside for aside in _MARKER_OFFSETS if (column + aside, row) not in self._occupied)
+        free = (column + offset for offset in _MARKER_OFFSETS if (column + offset, row) not in self._occupied)
         column = next((each for each in free if 0 <= each < self.canvas.width), column)
         self._occupied.add((column, row))
         self.canvas.put(column, row, marker, style)
@@ -191,7 +196,7 @@ def _marker_of(slot: str, answer: Answer) -> tuple[str, str]:
 def _heading(tuning: Tuning, answer: Answer, points: Sequence[Trial], width: int) -> Row:
     """Returns the names of the axes, and the marker of each slot."""
     measured = {trial.slot for trial in points}
-    row = Row(width).add(f" {tune_words.unit(tuning.spec)}", "strong").add(f" over {tuning.spec.variable}", "dim")
+    row = Row(width).add(f" {tuning_text.unit(tuning.spec)}", "strong").add(f" over {tuning.spec.variable}", "dim")
     for slot in answer.slots:
         if slot in measured:
             marker, style = _marker_of(slot, answer)
@@ -202,9 +207,9 @@ def _heading(tuning: Tuning, answer: Answer, points: Sequence[Trial], width: int
 def _answer_marks(plot: _Plot, values: Container[int], tuning: Tuning, answer: Answer) -> dict[int, str]:
     """Returns the letters of the answers by column, side by side if their values are equal."""
     marks: dict[int, str] = {}
-    for name, best in tune_words.values_of(answer, tuning.spec):
+    for name, best in tuning_text.values_of(answer, tuning.spec):
         if best.value in values:
-            near = (plot.column(best.value) + aside for aside in _MARKER_OFFSETS)
+            near = (plot.column(best.value) + offset for offset in _MARKER_OFFSETS)
             column = next((each for each in near if 0 <= each < plot.canvas.width and each not in marks), 0)
             marks[column] = name[0].upper()
     return marks

@@ -21,7 +21,7 @@ from gmg_tui.ui.drawing import plain
 from gmg_tui.ui.rows import KeysFooter
 from gmg_tui.ui.terminal import TrueSizeScreen, call_after
 from gmg_tui.ui.view import View
-from gmg_tui.ui.worker_text import together_text
+from gmg_tui.ui.worker_text import groups_text
 
 Result = TypeVar("Result")
 _TYPING_PAUSE_S = 0.1
@@ -131,11 +131,11 @@ def quit_dialog(app: App[Any], view: View) -> ChoiceScreen:
     saved = [(of.saved, worker) for worker in live if (of := worker.newest.checkpoint) is not None]
     if saved:
         _, oldest = min(saved, key=lambda each: each[0])
-        effect += f" {oldest.slot} {_saved(oldest, snapshot.time)}."
+        effect += f" {oldest.slot} {_checkpoint_text(oldest, snapshot.time)}."
     count, waiting = (len(live), "") if queue is None else (queue.running, f", {queue.waiting:,} waiting")
 
     def choice(answer: str, label: str, key: str, effect: str) -> Choice:
-        return Choice(answer, f"{label} ({keys.displayed(app, key)})", keys.of_id(key), effect)
+        return Choice(answer, f"{label} ({keys.display_name(app, key)})", keys.keys_with_id(key), effect)
 
     opened_again = f"Closes the screen only; `gmg-tui attach {spec.name}` opens it again."
     lost = "SIGKILL now: unsaved kernels must be compiled again."
@@ -160,7 +160,7 @@ def _with_groups(view: View, workers: Sequence[Worker]) -> Sequence[Worker]:
     return [*workers, *(rank for rank in ranks if rank.slot not in slots)]
 
 
-def _lost_s(worker: Worker, now: float) -> float:
+def _lost_runtime_s(worker: Worker, now: float) -> float:
     """Returns the running time lost with the worker's process; 0 if too short to ask."""
     running = worker.state.undisturbed
     ran_s = worker.attempt_s(now) or 0.0
@@ -173,23 +173,23 @@ def question(action: Action, view: View, workers: Sequence[Worker]) -> str:
     if action is Action.KILL:
         whose = "its" if len(workers) == 1 else "their"
         stopping = all(worker.state is WorkerState.STOPPING for worker in workers)
-        return "" if stopping else f"Kill {_named(workers)} now? Genesis will not save {whose} compiled kernels."
-    longest = max(workers, key=lambda worker: _lost_s(worker, now), default=None)
-    if longest is None or not (ran_s := _lost_s(longest, now)):
+        return "" if stopping else f"Kill {_workers_text(workers)} now? Genesis will not save {whose} compiled kernels."
+    longest = max(workers, key=lambda worker: _lost_runtime_s(worker, now), default=None)
+    if longest is None or not (ran_s := _lost_runtime_s(longest, now)):
         return ""
     which = "It" if len(workers) == 1 else longest.slot
-    text = f"{action.value.capitalize()} {_named(workers)}? {which} has been running for {units.span(ran_s)}."
-    return text + (f" It {saved}." if (saved := _saved(longest, now)) else "")
+    text = f"{action.value.capitalize()} {_workers_text(workers)}? {which} has been running for {units.span(ran_s)}."
+    return text + (f" It {saved}." if (saved := _checkpoint_text(longest, now)) else "")
 
 
-def _saved(worker: Worker, now: float) -> str:
+def _checkpoint_text(worker: Worker, now: float) -> str:
     """Returns the newest checkpoint and its age: `saved model_1200.pt 4:00 ago`; empty if there is none."""
     of = worker.newest.checkpoint
     return f"saved {Path(of.path).name} {units.span(max(0.0, now - of.saved))} ago" if of is not None else ""
 
 
-def _named(workers: Sequence[Worker]) -> str:
-    if text := together_text(workers):
+def _workers_text(workers: Sequence[Worker]) -> str:
+    if text := groups_text(workers):
         return text
     if len(workers) > 1:
         return f"{len(workers)} workers"

@@ -21,7 +21,7 @@ from gmg_tui.ui import keys
 from gmg_tui.ui.dialogs import Dialog, confirmation, question
 from gmg_tui.ui.drawing import plain
 from gmg_tui.ui.view import View
-from gmg_tui.ui.worker_text import together_text
+from gmg_tui.ui.worker_text import groups_text
 
 
 class _Field(TextArea):
@@ -101,13 +101,13 @@ class EditScreen(Dialog[None]):
         self._slots, self._slot = tuple(slots), slots[0]
         worker = view.worker_on(self._slot)
         self._engine, self._view = engine, view
-        self._title = (together_text([worker]) if worker is not None else "") or self._slot
+        self._title = (groups_text([worker]) if worker is not None else "") or self._slot
         job = f", job {worker.job} ({worker.job_name})" if worker is not None and worker.job is not None else ""
         self._start = start
         self._seen = {each.slot: Seen(each.job) for each in view.snapshot.workers}
         self._waiting = True
         """True if the engine has not answered yet."""
-        self._present = Settings()
+        self._current = Settings()
         self._args = _Arguments("Arguments")
         self._env = _Field("Environment, one KEY=VALUE per line")
         self.heading = f"Edit {self._title}{job}"
@@ -131,8 +131,8 @@ class EditScreen(Dialog[None]):
         except GmgError as error:
             self._report(str(error), "$error")  # stays open: the next keys are not for the page
             return
-        self._present = Settings(details.args, details.extra_env)
-        start = self._start or self._present
+        self._current = Settings(details.args, details.extra_env)
+        start = self._start or self._current
         self._args.load_text(join_args(start.args))
         self._args.move_cursor(self._args.document.end)
         self._env.load_text(join_env(mask(start.env)))
@@ -145,11 +145,11 @@ class EditScreen(Dialog[None]):
 
     def _settings(self) -> Settings:
         """Returns the settings as typed, placeholders not filled in. Raises `GmgError` if they cannot be parsed."""
-        before = self._present.env | (self._start.env if self._start is not None else {})
+        before = self._current.env | (self._start.env if self._start is not None else {})
         return Settings(split_args(self._args.text), unmask(split_env(self._env.text), before))
 
     def _unchanged(self, settings: Settings) -> bool:
-        return settings == self._present and len(self._slots) == 1
+        return settings == self._current and len(self._slots) == 1
 
     @on(TextArea.Changed)
     def _review(self) -> None:

@@ -12,9 +12,9 @@ from gmg_tui.ui import keys
 from gmg_tui.ui.drawing import Row, safe
 from gmg_tui.ui.rows import Rows
 
-_LABEL_MIN: Final = 13
-_LABEL_MAX: Final = 30
-_GAP: Final = 3
+_MIN_LABEL_CELLS: Final = 13
+_MAX_LABEL_CELLS: Final = 30
+_GAP_CELLS: Final = 3
 """Cells between two columns of blocks."""
 
 
@@ -26,7 +26,7 @@ class Fact(NamedTuple):
     style: str = "text"
 
 
-def wrapped(text: str, width: int) -> list[str]:
+def wrap(text: str, width: int) -> list[str]:
     """Wraps `text`, at spaces where possible; keeps tabs and line ends."""
     lines = [safe(line.expandtabs(8)) for line in text.splitlines()] or [""]
     return [part.plain for line in lines for part in Content(line).wrap(max(2, width))]
@@ -36,13 +36,13 @@ def fact_rows(facts: Iterable[Fact], width: int) -> list[Row]:
     """Returns the rows of facts, with an empty row above each heading but the first."""
     facts, rows = list(facts), list[Row]()
     labels = max((cell_len(safe(fact.label)) for fact in facts if fact.text), default=0)
-    column = min(max(_LABEL_MIN, min(labels, _LABEL_MAX)), max(4, width // 2)) + 1 if labels else 0
+    column = min(max(_MIN_LABEL_CELLS, min(labels, _MAX_LABEL_CELLS)), max(4, width // 2)) + 1 if labels else 0
     for fact in facts:
         if not fact.text:
             rows += [*([Row(width)] if rows else []), Row(width).add(fact.label, "title")]
             continue
         row = Row(width).add(fact.label, "dim", limit=column - 1)
-        for line in wrapped(fact.text, width - column):
+        for line in wrap(fact.text, width - column):
             rows.append(row.to(column).add(line, fact.style))
             row = Row(width)
     return rows
@@ -89,7 +89,7 @@ class Facts(Rows):
         return len(self._all_rows(width))
 
     def _all_rows(self, width: int) -> list[Row]:
-        count = max(1, (width + _GAP) // (self._block_width + _GAP)) if self._block_width else 1
+        count = max(1, (width + _GAP_CELLS) // (self._block_width + _GAP_CELLS)) if self._block_width else 1
         blocks = [list[Fact]()]
         for fact in self._facts:
             if not fact.text and blocks[-1] and count > 1:
@@ -98,7 +98,7 @@ class Facts(Rows):
         count = min(count, len(blocks))
         if count == 1:
             return fact_rows(self._facts, width)
-        each = (width + _GAP) // count - _GAP
+        each = (width + _GAP_CELLS) // count - _GAP_CELLS
         columns = [list[Row]() for _ in range(count)]
         for block in blocks:
             column = min(columns, key=len)
@@ -106,5 +106,5 @@ class Facts(Rows):
         rows = [Row(width) for _ in range(max(map(len, columns)))]
         for number, column in enumerate(columns):
             for row, part in zip(rows, column, strict=False):
-                row.to(number * (each + _GAP)).append(part)
+                row.to(number * (each + _GAP_CELLS)).append(part)
         return rows

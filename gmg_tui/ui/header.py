@@ -18,13 +18,13 @@ from gmg_tui.ui.view import View
 
 _MAX_NOTICE_ROWS: Final = 4
 """Maximum rows of notices."""
-_FOR_ALLOCATION: Final = 100
+_MIN_WIDTH_FOR_ALLOCATION: Final = 100
 """Minimum columns to show a Slurm job's remaining time before it runs short."""
-_NODES_NAMED: Final = 2
+_MAX_NAMED_NODES: Final = 2
 """Maximum nodes in trouble to name; more are counted."""
-_MORE: Final = "  …"
+_MORE_STATES: Final = "  …"
 """Stands for the states left out for lack of room."""
-_NAME_MAX: Final = 32
+_RESERVED_NAME_CELLS: Final = 32
 """Columns kept for the session's name; states and FPS per watt give way to it."""
 
 
@@ -33,11 +33,11 @@ def header_rows(view: View, width: int, height: int) -> list[Row]:
     rows = [headline(view, width)]
     if view.queue is not None:
         rows.append(Row(width).add(" "))
-        for text, style in progress(view.queue, view.snapshot.elapsed_s, width, view.snapshot.tuning):
+        for text, style in queue_progress(view.queue, view.snapshot.elapsed_s, width, view.snapshot.tuning):
             rows[-1].add(text, style)
     rows += (Row(width).add(f" ▸ {text}", style) for text, style in notices(view))
     if view.is_arranged:
-        rows.append(arrangement(view, width))
+        rows.append(arrangement_row(view, width))
     return rows
 
 
@@ -49,14 +49,20 @@ def headline(view: View, width: int) -> Row:
     watts = f"  {units.short(efficiency)} FPS/W" if efficiency is not None else ""
     simulated, name = " simulated" if spec.simulate is not None else "", f" {spec.name}"
     line, end = Row(width), _end_pieces(view, width)
-    room = width - min(_NAME_MAX, cell_len(simulated + name)) - 1 - cell_len(total) - sum(len(text) for text, _ in end)
+    room = (
+        width
+        - min(_RESERVED_NAME_CELLS, cell_len(simulated + name))
+        - 1
+        - cell_len(total)
+        - sum(len(text) for text, _ in end)
+    )
     for text, style in reversed(end):
         line.end(text, style)
-    counts = states(snapshot.counted)[::-1]  # the most urgent first
+    counts = state_counts(snapshot.counted)[::-1]  # the most urgent first
     ends = list(accumulate(len(text) for text, _ in counts))
     if ends and ends[-1] > room:
-        counts = [count for count, end in zip(counts, ends, strict=True) if end + len(_MORE) <= room]
-        counts.append((_MORE, "dim"))
+        counts = [count for count, end in zip(counts, ends, strict=True) if end + len(_MORE_STATES) <= room]
+        counts.append((_MORE_STATES, "dim"))
     for text, style in counts:
         line.end(text, style)
         room -= len(text)
@@ -76,18 +82,18 @@ def _end_pieces(view: View, width: int) -> list[Piece]:
     lost = [node.name for node in snapshot.nodes if node.lost_since is not None]
     silent = [node.name for node in snapshot.nodes if node.lost_since is None and node.silent_s is not None]
     pieces = [
-        (f"  {', '.join(names) if len(names) <= _NODES_NAMED else units.count(len(names), 'node')} {what}", style)
+        (f"  {', '.join(names) if len(names) <= _MAX_NAMED_NODES else units.count(len(names), 'node')} {what}", style)
         for names, what, style in ((lost, "lost", "error"), (silent, "silent", "warn"))
         if names
     ]
     if view.silent_s:
         return [*pieces, (f"  engine silent for {units.span(view.silent_s)} ", "error")]
-    if view.over or view.readonly:
-        pieces.append(("  ended" if view.over else "  read-only", "warn"))
+    if view.already_ended or view.readonly:
+        pieces.append(("  ended" if view.already_ended else "  read-only", "warn"))
     if view.marked:
         pieces.append((f"  ◆ {len(view.marked)} marked", "warn"))
     left = allocation.remaining_time(snapshot.allocation, snapshot.time)
-    if left is not None and (left.short or width >= _FOR_ALLOCATION):
+    if left is not None and (left.short or width >= _MIN_WIDTH_FOR_ALLOCATION):
         pieces.append((f"  {left.text}", "warn" if left.short else "dim"))
     return [*pieces, (f"  {units.clock(snapshot.elapsed_s)} ", "strong")]
 
@@ -104,7 +110,7 @@ def _command(view: View) -> tuple[str, ...]:
     return (script, *(args.pop() if len(args) == 1 else spec.args))
 
 
-def states(workers: Sequence[Worker]) -> list[Piece]:
+def state_counts(workers: Sequence[Worker]) -> list[Piece]:
     """Returns the number of workers in each state, most urgent last."""
     lost = sum(worker.lost_since is not None for worker in workers)
     there = [worker for worker in workers if worker.lost_since is None]
@@ -125,7 +131,7 @@ def notices(view: View) -> list[Piece]:
     snapshot = view.snapshot
     notes = [(view.loss, "error")] if view.loss else []
     if view.stopping:
-        notes.append((_stopping(view), "warn"))
+        notes.append((_stopping_text(view), "warn"))
     elif snapshot.ended and snapshot.queue is None:  # the queue has its own row
         ended = units.tally(worker.state.value for worker in snapshot.workers)
         notes.append((f"All workers have ended: {ended}. Logs: {view.session.spec.folder}", "strong"))
@@ -137,14 +143,14 @@ def notices(view: View) -> list[Piece]:
     return notes[:_MAX_NOTICE_ROWS]
 
 
-def _stopping(view: View) -> str:
+def _stopping_text(view: View) -> str:
     idle = WorkerState.WAITING if view.snapshot.queue is not None else None  # a slot without a job has nothing to stop
     left = [worker for worker in view.snapshot.workers if not worker.state.ended and worker.state is not idle]
     doing = next((f" ({worker.slot}: {worker.stopping})" for worker in left if worker.stopping), "")
     return f"Stopping: {units.count(len(left), 'worker')} left{doing}. Quit again to kill them."
 
 
-def progress(queue: Queue, elapsed_s: float, width: int, tuning: Tuning | None = None) -> list[Piece]:
+def queue_progress(queue: Queue, elapsed_s: float, width: int, tuning: Tuning | None = None) -> list[Piece]:
     """Returns a bar, then counts and times, most important first."""
     eta_s, noun, total = (queue.eta_s, "job", queue.jobs)
     if tuning is not None:
@@ -166,7 +172,7 @@ def progress(queue: Queue, elapsed_s: float, width: int, tuning: Tuning | None =
     return parts
 
 
-def arrangement(view: View, width: int) -> Row:
+def arrangement_row(view: View, width: int) -> Row:
     """Returns the filter with the number of workers shown, and the order on the right."""
     line = Row(width)
     if view.order != SLOT_ORDER:

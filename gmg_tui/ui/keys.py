@@ -107,14 +107,14 @@ MAIN_COMMANDS: Final = (
 )
 """Palette entries without a key on the main screen, beside its tabs."""
 
-ON_WORKER: Final = frozenset({"act", "restart_failed", "edit", "stacks", "use_gpu"})
+WORKER_ACTIONS: Final = frozenset({"act", "restart_failed", "edit", "stacks", "use_gpu"})
 """Actions on workers, missing on pages without workers."""
 
-_ON_JOBS: Final = frozenset({"skip", "retry", "retry_failed"})
-STEERING: Final = ON_WORKER | _ON_JOBS | {"mark", "use"}
+_JOB_ACTIONS: Final = frozenset({"skip", "retry", "retry_failed"})
+CHANGING_ACTIONS: Final = WORKER_ACTIONS | _JOB_ACTIONS | {"mark", "use"}
 """Actions that change something, missing on read-only screens."""
 
-SIGNS_OF: Final = {"enter": "enter", "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End"}
+DISPLAY_NAMES: Final = {"enter": "enter", "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End"}
 """Display names of keys that differ from Textual's."""
 _ALIASES: Final = {"esc": "escape", "return": "enter", "pgup": "pageup", "pgdn": "pagedown", "del": "delete"}
 _MODIFIERS: Final = {"ctrl", "alt", "shift"}
@@ -134,14 +134,14 @@ def ids() -> list[str]:
     return list(dict.fromkeys(binding.id for binding in MAIN if binding.id))
 
 
-def of_id(name: str) -> list[str]:
+def keys_with_id(name: str) -> list[str]:
     """Returns the keys of a binding."""
     return next(keys_of(each) for each in MAIN if each.id == name)
 
 
-def displayed(app: App[Any], name: str) -> str:
+def display_name(app: App[Any], name: str) -> str:
     """Returns the display name of a binding's first key, for texts that mention it."""
-    return app.get_key_display(Binding(of_id(name)[0], "none"))
+    return app.get_key_display(Binding(keys_with_id(name)[0], "none"))
 
 
 async def act_in_order(widget: Widget, event: Key) -> None:

@@ -43,7 +43,7 @@ class MainScreen(TrueSizeScreen[None]):
         self.grid = Grid(view)
         self.pane = Pane(view, engine)
         self.log_view = self.pane.log_view
-        self._shared_size = Size(0, 0)
+        self._laid_out_size = Size(0, 0)
         """The size for which the rows were distributed."""
 
     def compose(self) -> ComposeResult:
@@ -53,22 +53,22 @@ class MainScreen(TrueSizeScreen[None]):
 
     def on_mount(self) -> None:
         """Follows the snapshot."""
-        self.share_rows()
+        self.lay_out_rows()
         self.watch(self.app, "snapshot", self._update, init=False)
 
     def _update(self) -> None:
         self.open_log()
-        self.share_rows()
+        self.lay_out_rows()
 
     def on_resize(self) -> None:
         """Distributes the terminal's rows; Textual 8.2.8 posts the same size several times."""
-        if self.app.size != self._shared_size:
-            self.share_rows()
+        if self.app.size != self._laid_out_size:
+            self.lay_out_rows()
 
-    def share_rows(self) -> None:
+    def lay_out_rows(self) -> None:
         """Draws the header, then the workers in the rows they need; the pane takes the rest."""
         if self.is_mounted and is_seen(self):
-            self._shared_size = self.app.size
+            self._laid_out_size = self.app.size
             self.header.display = self.grid.display = not self._view.maximized
             if not self._view.maximized:
                 self.grid.lay_out(self.app.size.height - self.header.fit() - 1)
@@ -79,7 +79,7 @@ class MainScreen(TrueSizeScreen[None]):
         if self.focused is None:
             event.stop()
             for each in keys.MAIN:
-                if event.key in keys.keys_of(each) and (reason := self.why_not(keys.action_of(each))):
+                if event.key in keys.keys_of(each) and (reason := self.unavailable_reason(keys.action_of(each))):
                     self.app.say(f"{each.description} is not possible: {reason}.")
 
     def on_screen_resume(self) -> None:
@@ -90,16 +90,16 @@ class MainScreen(TrueSizeScreen[None]):
         """Returns True if `action` is available."""
         if self.focused is not None:  # text input is active
             return action in {"focus_next", "copy_text"}
-        return self._back() is not None if action == "back" else not self.why_not(action)
+        return self._back() is not None if action == "back" else not self.unavailable_reason(action)
 
-    def why_not(self, action: str) -> str:
+    def unavailable_reason(self, action: str) -> str:
         """Returns why an action is not possible on this screen now; empty if it is."""
         reasons = {
             "mark": "the pane hides the workers, esc shows them" if self._view.maximized else "",
             "search_next": "" if self.log_view.search.query.text else "there is no search, / starts one",
             "fold": "" if self._view.nodes else "the session has one machine",
         }
-        return reasons.get(action) or self.app.why_not(action)
+        return reasons.get(action) or self.app.unavailable_reason(action)
 
     def has_effect(self, action: str) -> bool:
         """Returns False if the keys of `action` would do nothing, or only show a message."""
@@ -143,15 +143,15 @@ class MainScreen(TrueSizeScreen[None]):
         view, shown, attempt = self._view, self.pane.shown, self.pane.attempt
         if view.folded_node and not view.maximized:
             return "Unfold", self.action_fold
-        worker, may_ask = view.worker_on(view.selected), not self.app.why_not("stacks")
+        worker, may_ask = view.worker_on(view.selected), not self.app.unavailable_reason("stacks")
         if isinstance(shown, WhyTab) and worker is not None and worker.state.live and may_ask:
             return "Take stacks", self._take_stacks
         if not view.maximized:
-            enlarge = partial(self._maximize, on=True) if view.selected else partial(self.app.say, view.why_empty)
+            enlarge = partial(self._maximize, on=True) if view.selected else partial(self.app.say, view.empty_text)
             return "Enlarge", enlarge
         if isinstance(shown, MetricsTab) and (shown.chart or shown.table.selected is not None):
             return "Table" if shown.chart else "Chart", self.pane.toggle_chart
-        if attempt is not None and not self.app.why_not("edit"):
+        if attempt is not None and not self.app.unavailable_reason("edit"):
             return "Edit with these", partial(self.app.action_edit, Settings(attempt.given, attempt.env))
         return "", lambda: None
 
@@ -185,7 +185,7 @@ class MainScreen(TrueSizeScreen[None]):
     async def action_stacks(self) -> None:
         """Shows the Python stack of the selected worker, or of each rank of its group."""
         if not self.app.slots():
-            self.app.say_why_none()
+            self.app.say_no_target()
             return
         await self.action_show_tab(Tab.WHY)
         self._maximize(on=True)
@@ -196,7 +196,7 @@ class MainScreen(TrueSizeScreen[None]):
         """Marks or unmarks the selected worker, or all workers of a folded node."""
         view = self._view
         if view.folded_node:
-            workers = set(view.of_node(view.folded_node))
+            workers = set(view.shown_slots_of(view.folded_node))
             view.marked = view.marked - workers if workers <= view.marked else view.marked | workers
         elif view.selected:
             view.marked ^= {view.selected}
@@ -240,7 +240,11 @@ class MainScreen(TrueSizeScreen[None]):
         others = [name for name in view.slots if name in others] or others
         numbers = {name: number for number, name in enumerate(view.slots)}
         # A folded node's line comes before all of its workers.
-        here = numbers[view.of_node(view.folded_node)[0]] - 1 if view.folded_node else numbers.get(view.selected, -1)
+        here = (
+            numbers[view.shown_slots_of(view.folded_node)[0]] - 1
+            if view.folded_node
+            else numbers.get(view.selected, -1)
+        )
         there = next((name for name in others if numbers.get(name, -1) > here), others[0])
         view.folded.discard(view.node_of(there))
         view.choose(there)
@@ -272,7 +276,7 @@ class MainScreen(TrueSizeScreen[None]):
         """Folds or unfolds a node, or the selected worker's; selects its first worker unless one there is selected."""
         view = self._view
         node = node or view.node_of(view.selected)
-        if view.node_of(view.selected) != node and (slots := view.of_node(node)):
+        if view.node_of(view.selected) != node and (slots := view.shown_slots_of(node)):
             view.choose(slots[0])
         view.folded ^= {node}
         self.app.refresh_view()

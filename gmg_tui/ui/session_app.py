@@ -45,7 +45,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
             driver_class=None if web else TerminalDriver, ansi_color=True if "NO_COLOR" in os.environ else None
         )
         self.engine = engine
-        self.view = View(engine.welcome, over=engine.ended, loss=engine.loss)
+        self.view = View(engine.welcome, already_ended=engine.ended, loss=engine.loss)
         self._newest = engine.welcome.snapshot
         """The engine's newest snapshot, not in `view` until drawn: keys act on what the user sees."""
         self.set_reactive(SessionApp.snapshot, engine.welcome.snapshot)
@@ -99,12 +99,12 @@ class SessionApp(App[Outcome], inherit_bindings=False):
 
         return self.push_screen(confirmation(question), answered)
 
-    def why_not(self, action: str) -> str:
+    def unavailable_reason(self, action: str) -> str:
         """Returns why an action is not possible in this session now; empty if it is."""
         if action in {"queue", "use_gpu"} and self.view.queue is None:
             return "only sweeps and tunings have a queue"
-        if action in keys.STEERING and (self.view.readonly or self.view.over):
-            return "the session has ended" if self.view.over else "this screen is read-only"
+        if action in keys.CHANGING_ACTIONS and (self.view.readonly or self.view.already_ended):
+            return "the session has ended" if self.view.already_ended else "this screen is read-only"
         return ""
 
     # Workers
@@ -136,33 +136,33 @@ class SessionApp(App[Outcome], inherit_bindings=False):
             workers = [worker for worker in workers if not worker.state.ended]
         return workers
 
-    def say_why_none(self) -> None:
+    def say_no_target(self) -> None:
         """Shows why an action applies to no worker."""
         view, slots = self.view, self.slots()
         if slots:
             self.say(f"Nothing runs on {slots[0] if len(slots) == 1 else 'the marked slots'}.")
         else:
             node = view.folded_node
-            self.say(f"{node} is folded: unfold it, or mark its workers." if node else view.why_empty)
+            self.say(f"{node} is folded: unfold it, or mark its workers." if node else view.empty_text)
 
     def action_act(self, name: str) -> None:
         """Restarts, stops or kills the selected or marked workers; `name` is the `Action`'s."""
         action = Action(name)
         if workers := self.targets(action):
-            self._request(action, workers)
+            self._confirm_and_act(action, workers)
         else:
-            self.say_why_none()
+            self.say_no_target()
 
     def action_restart_failed(self) -> None:
         """Restarts all workers that failed or are stuck, even hidden ones."""
         view = self.view
         wrong = [worker for worker in view.snapshot.workers if worker.state is WorkerState.FAILED or worker.stuck]
         if wrong:
-            self._request(Action.RESTART, wrong)
+            self._confirm_and_act(Action.RESTART, wrong)
         else:
             self.say("No worker has failed or is stuck.")
 
-    def _request(self, action: Action, workers: Sequence[Worker]) -> None:
+    def _confirm_and_act(self, action: Action, workers: Sequence[Worker]) -> None:
         """Acts on the current workers, after any question is answered with yes."""
         text = question(action, self.view, workers)
         same_attempt = bool(text) or action is Action.KILL
@@ -178,7 +178,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         if slots := self.slots():
             self.request(partial(self._use_gpu, slots, used=used))
         else:
-            self.say_why_none()
+            self.say_no_target()
 
     async def _use_gpu(self, slots: Sequence[str], *, used: bool) -> None:
         for slot in slots:
@@ -192,7 +192,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         if slots := sorted((each.slot for each in self.targets(None)), key=lambda slot: slot != self.view.selected):
             await self.push_screen(EditScreen(self.engine, self.view, slots, start))
         else:
-            self.say_why_none()
+            self.say_no_target()
 
     def log_path(self, slot: str) -> Path | None:
         """Returns the path of the log of the worker on `slot`; None if there is none."""
@@ -217,12 +217,12 @@ class SessionApp(App[Outcome], inherit_bindings=False):
 
     def action_detach(self) -> None:
         """Leaves; workers keep running."""
-        self.finish("looked" if self.view.over else "ended" if self.view.disconnected else "detached")
+        self.finish("looked" if self.view.already_ended else "ended" if self.view.disconnected else "detached")
 
     def action_quit_session(self) -> None:
         """Leaves, after asking what to do with the workers if this screen may decide that."""
         view = self.view
-        if view.over or (view.readonly and not view.snapshot.ended):
+        if view.already_ended or (view.readonly and not view.snapshot.ended):
             self.action_detach()
         elif view.snapshot.ended:
             self.finish("ended")

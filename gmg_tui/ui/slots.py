@@ -55,7 +55,7 @@ class SlotView(NamedTuple):
     history: History
     time: float
     """The snapshot's Unix time, seconds."""
-    chosen: bool = False
+    selected: bool = False
     marked: bool = False
     """True if it is marked: keys act on all marked slots."""
     median_fps: float | None = None
@@ -65,11 +65,11 @@ class SlotView(NamedTuple):
         return self.time - time
 
 
-_MAX_TROUBLES: Final = 4
+_HEALTHY_RANK: Final = 4
 
 
-def severity(entry: SlotView) -> int:
-    """Returns the urgency of a worker, lower for more urgent; below `_MAX_TROUBLES` it is in trouble."""
+def urgency_rank(entry: SlotView) -> int:
+    """Returns the urgency of a worker, lower for more urgent; below `_HEALTHY_RANK` it is in trouble."""
     worker = entry.worker
     if worker.state is WorkerState.FAILED:
         return 0
@@ -78,12 +78,12 @@ def severity(entry: SlotView) -> int:
     alerts = urgent(worker.alerts)
     if alerts:
         return 2 if alerts[0].severity is Severity.ERROR else 3
-    return _MAX_TROUBLES + list(WorkerState).index(worker.state)
+    return _HEALTHY_RANK + list(WorkerState).index(worker.state)
 
 
 def in_trouble(entry: SlotView) -> bool:
     """Returns True if a worker has failed, or has an alert."""
-    return severity(entry) < _MAX_TROUBLES
+    return urgency_rank(entry) < _HEALTHY_RANK
 
 
 def median_rates(slots: Mapping[str, Slot], workers: Iterable[Worker]) -> dict[str, float]:
@@ -120,7 +120,7 @@ WORKERS: dict[str, Column[SlotView]] = {
 SLOT_ORDER: Final = "slot"
 """The order by slot number; other orders are named after columns."""
 ORDERS: Final[Mapping[str, Column[Any]]] = WORKERS | {
-    "state": Column[Any]("state", lambda each: -severity(each)),
+    "state": Column[Any]("state", lambda each: -urgency_rank(each)),
     "memory": Column[Any]("memory", lambda each: each.sample and each.sample.memory_used_mib, *VRAM),
 }
 """The columns to sort workers by: the most urgent or greatest first."""

@@ -23,13 +23,13 @@ from gmg_tui.ui.rows import Rows
 
 T = TypeVar("T")
 _POINTER_CELLS = 2
-_MIN_WIDTH = 8
+_MIN_COLUMN_CELLS = 8
 """Minimum cells of a column whose width depends on the others."""
-_MAX_LAST = 300
+_MAX_LAST_COLUMN_CELLS = 300
 """Maximum cells of the last column, which takes nothing from others."""
 
 
-class Place(NamedTuple):
+class ColumnSpan(NamedTuple):
     """A column's position in a row."""
 
     column: Column[Any]
@@ -71,9 +71,9 @@ class Table(Rows, Generic[T], can_focus=True):
     COMPONENT_CLASSES: ClassVar[set[str]] = {"table--cursor"}
     GAP: ClassVar[int] = 2
     """Cells between columns."""
-    FILL: ClassVar[str] = ""
+    FILL_COLUMN: ClassVar[str] = ""
     """The name of the column that takes the remaining cells."""
-    YIELD: ClassVar[str] = ""
+    SHRINK_COLUMN: ClassVar[str] = ""
     """The name of the column that is cut if the others would not fit."""
     BINDINGS: ClassVar[list[BindingType]] = [
         *keys.SCROLL,
@@ -110,14 +110,14 @@ class Table(Rows, Generic[T], can_focus=True):
             follow: Returns the row with the cursor until the user moves it.
         """
         super().__init__()
-        self.use(columns)
+        self.set_columns(columns)
         self._key_of = key
         self._style = style
         self._follow = follow
         self._rows: dict[str, T] = {}
         self._keys: list[str] = []
         self._widths: dict[str, int] = {}
-        self._placed: list[Place] = []
+        self._spans: list[ColumnSpan] = []
         self._sort_by = sort_by
         self._descending = sort_by in self._all and not self._all[sort_by].left
         self._cursor = ""
@@ -149,7 +149,7 @@ class Table(Rows, Generic[T], can_focus=True):
         """The columns with a value in any row."""
         return [column for column in self._all.values() if column.name in self._widths]
 
-    def use(self, columns: Iterable[Column[T]]) -> None:
+    def set_columns(self, columns: Iterable[Column[T]]) -> None:
         """Uses these columns, except those not for screens, from the next rows on."""
         self._all = {column.name: column for column in columns if Where.SCREEN in column.where}
         self._drawn: dict[str, tuple[T, object, Strip]] = {}
@@ -199,28 +199,30 @@ class Table(Rows, Generic[T], can_focus=True):
         self.virtual_size = Size(self._full_width, len(self._keys) + 1)
 
     @property
-    def _places(self) -> list[Place]:
+    def _laid_out_spans(self) -> list[ColumnSpan]:
         shown = self.shown_columns
         widths = {column.name: self._widths[column.name] for column in shown}
-        if self.FILL in widths:
-            widths[self.FILL] = 0
+        if self.FILL_COLUMN in widths:
+            widths[self.FILL_COLUMN] = 0
             used = _POINTER_CELLS + sum(widths.values()) + self.GAP * (len(widths) - 1)
-            if self.YIELD in widths:
-                over = max(0, min(used + _MIN_WIDTH - self.room.width, widths[self.YIELD] - _MIN_WIDTH))
-                widths[self.YIELD] -= over
+            if self.SHRINK_COLUMN in widths:
+                over = max(
+                    0, min(used + _MIN_COLUMN_CELLS - self.room.width, widths[self.SHRINK_COLUMN] - _MIN_COLUMN_CELLS)
+                )
+                widths[self.SHRINK_COLUMN] -= over
                 used -= over
-            widths[self.FILL] = max(0, self.room.width - used)
+            widths[self.FILL_COLUMN] = max(0, self.room.width - used)
         starts = accumulate((width + self.GAP for width in widths.values()), initial=_POINTER_CELLS)
-        return list(map(Place, shown, starts, widths.values()))
+        return list(map(ColumnSpan, shown, starts, widths.values()))
 
     @property
-    def _visible_places(self) -> Iterator[Place]:
+    def _visible_spans(self) -> Iterator[ColumnSpan]:
         edge = round(self.scroll_x) + self.room.width  # a cut number reads as another number
-        return takewhile(lambda place: place.column.left or place.end <= edge, self._placed)
+        return takewhile(lambda span: span.column.left or span.end <= edge, self._spans)
 
     @property
     def _full_width(self) -> int:
-        return max((place.end for place in self._places), default=0)
+        return max((span.end for span in self._laid_out_spans), default=0)
 
     # The cursor
 
@@ -279,15 +281,15 @@ class Table(Rows, Generic[T], can_focus=True):
 
     # Drawing
 
-    def measured(self, rows: Mapping[str, T]) -> dict[str, list[Piece]]:
+    def measure(self, rows: Mapping[str, T]) -> dict[str, list[Piece]]:
         """Returns the cells of rows by key, and widens columns for them."""
         columns = self.shown_columns
         cells = {key: [self.cell(row, column) for column in columns] for key, row in rows.items()}
         for number, column in enumerate(columns):
             widest = max((width_of(of[number][0]) for of in cells.values()), default=0)
-            limit = column.limit if column is not columns[-1] else _MAX_LAST
+            limit = column.limit if column is not columns[-1] else _MAX_LAST_COLUMN_CELLS
             self._widths[column.name] = min(limit, max(self._widths[column.name], widest))
-        self._placed = self._places
+        self._spans = self._laid_out_spans
         return cells
 
     def cell(self, row: T, column: Column[T]) -> Piece:
@@ -301,7 +303,7 @@ class Table(Rows, Generic[T], can_focus=True):
         top, left = round(self.scroll_y), round(self.scroll_x)
         keys, before = self._keys[top : top + height - 1], dict(self._widths)
         new = {key: row for key in keys if (row := self._rows[key]) is not self._drawn.get(key, (None,))[0]}
-        cells = self.measured(new)
+        cells = self.measure(new)
         if before != self._widths:
             self.call_next(self._fit)
         if not keys:
@@ -312,7 +314,7 @@ class Table(Rows, Generic[T], can_focus=True):
         for number, key in enumerate(keys, top):
             row, here = self._rows[key], number == self.cursor_row
             if key in new or drawn[key][1] != (look, here):
-                line = self.line(row, cells.get(key) or self.measured({key: row})[key], edge)
+                line = self.line(row, cells.get(key) or self.measure({key: row})[key], edge)
                 cursor = self.get_component_rich_style("table--cursor") if here else None
                 self._drawn[key] = row, (look, here), line.strip(self.appearance, cursor).crop(left, edge)
             else:
@@ -322,17 +324,17 @@ class Table(Rows, Generic[T], can_focus=True):
 
     def _heading(self, width: int) -> Row:
         row = Row(width).end("→" if self._full_width > width else "", "dim")
-        for place in self._visible_places:
-            column, arrow = place.column, "↓" if self._descending else "↑"
+        for span in self._visible_spans:
+            column, arrow = span.column, "↓" if self._descending else "↑"
             text = f"{column.heading}{arrow if column.name == self._sort_by else ''}"
-            place.put(row, text, "dim", ("sort_by", column.name))
+            span.put(row, text, "dim", ("sort_by", column.name))
         return row
 
     def line(self, row: T, cells: Sequence[Piece], width: int) -> Row:
         """Returns a row with these cells."""
         line = Row(width).add("▸" if self._key_of(row) == self._cursor else " ", "selected")
-        for place, (text, style) in zip(self._visible_places, cells, strict=False):
-            place.put(line, text, style)
+        for span, (text, style) in zip(self._visible_spans, cells, strict=False):
+            span.put(line, text, style)
         return line
 
 

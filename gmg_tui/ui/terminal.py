@@ -47,7 +47,7 @@ def crop_chops_at_their_left() -> None:
     ChopsUpdate.render_segments = _render_cropped  # type: ignore[assignment, method-assign]
 
 
-def _forget_exported_size() -> None:
+def _unset_exported_size() -> None:
     """Ignores an exported size, common in containers: it would override the terminal's size for good."""
     with contextlib.suppress(OSError):
         if all(os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ is not None else 1)):
@@ -64,7 +64,7 @@ class TerminalDriver(LinuxDriver):
 
     def __init__(self, app: Any, **options: Any) -> None:
         super().__init__(app, **options)
-        _forget_exported_size()
+        _unset_exported_size()
         crop_chops_at_their_left()
         app.terminal = self
 
@@ -82,7 +82,7 @@ class TerminalDriver(LinuxDriver):
         super().stop_application_mode()
 
 
-_FIRST: Final = {"help": 0, "quit": 1, "detach": 2, "back": 3, "queue": 4}
+_FOOTER_ORDER: Final = {"help": 0, "quit": 1, "detach": 2, "back": 3, "queue": 4}
 """Positions of the bindings that come first on every screen: a narrow footer is cut at the end."""
 
 
@@ -116,7 +116,7 @@ class TrueSizeScreen(Screen[Result]):
     def active_bindings(self) -> dict[str, ActiveBinding]:
         """Textual's bindings, with help, quit and the like first, even if remapped."""
         active = super().active_bindings.items()
-        return dict(sorted(active, key=lambda item: _FIRST.get(item[1].binding.id or "", len(_FIRST))))
+        return dict(sorted(active, key=lambda item: _FOOTER_ORDER.get(item[1].binding.id or "", len(_FOOTER_ORDER))))
 
 
 # A lost terminal
@@ -125,9 +125,11 @@ GRACE_S = 1.5
 """Time limit for a clean exit once the terminal is lost."""
 EXIT_CODE = 129
 """Exit status after a forced exit: 128 plus SIGHUP's number, as in shells."""
-_SIGNALS = (signal.SIGHUP, signal.SIGTERM)
+_ENDING_SIGNALS = (signal.SIGHUP, signal.SIGTERM)
 _RESTORE_TIMEOUT_S = 0.3
-_LEAVE = b"\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
+_RESTORE_SEQUENCES = (
+    b"\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
+)
 """The sequences with which Textual's driver restores a terminal (`LinuxDriver.stop_application_mode`)."""
 
 
@@ -156,7 +158,7 @@ def watch(
     The engine is another process; nothing of the session is lost. `on_lost` must not block.
     """
     loop, lost = asyncio.get_running_loop(), threading.Event()
-    settings = _settings(descriptor) if terminal else None
+    settings = _terminal_settings(descriptor) if terminal else None
     reader, writer = os.pipe2(os.O_CLOEXEC)
 
     def is_lost() -> bool:
@@ -185,7 +187,7 @@ def watch(
         os._exit(EXIT_CODE)
 
     # Not `loop.add_signal_handler`: a stalled terminal may block the loop.
-    before = {number: signal.signal(number, lambda *_: os.write(writer, b"!")) for number in _SIGNALS}
+    before = {number: signal.signal(number, lambda *_: os.write(writer, b"!")) for number in _ENDING_SIGNALS}
     threading.Thread(target=run, name="gmg-terminal-watchdog", daemon=True).start()
     try:
         yield
@@ -196,7 +198,7 @@ def watch(
         os.write(writer, b".")
 
 
-def _settings(descriptor: int) -> list[Any] | None:
+def _terminal_settings(descriptor: int) -> list[Any] | None:
     try:
         return termios.tcgetattr(descriptor)
     except termios.error:
@@ -207,20 +209,20 @@ def _restore(descriptor: int, settings: list[Any]) -> None:
     try:
         termios.tcsetattr(descriptor, termios.TCSANOW, settings)
         termios.tcflush(descriptor, termios.TCOFLUSH)  # drop unread output to make room
-        os.write(descriptor, _LEAVE)
+        os.write(descriptor, _RESTORE_SEQUENCES)
     except (termios.error, OSError):
         return  # the terminal is gone
 
 
 # Notifications
 
-_ESCAPE, _BELL, _END = "\x1b", "\a", "\x1b\\"
+_ESCAPE, _BELL, _STRING_TERMINATOR = "\x1b", "\a", "\x1b\\"
 _MAX_CHARS = 200
 """Maximum length of a notification: desktops show no more."""
 _TITLE = "gmg-tui"
 
 
-def sequences(ways: Iterable[str], new: tuple[Occurrence, ...], *, tmux: bool) -> str:
+def notification_sequences(ways: Iterable[str], new: tuple[Occurrence, ...], *, tmux: bool) -> str:
     """Returns the control sequences that notify the terminal of events in the given `ways`.
 
     iTerm2, kitty, WezTerm and Windows Terminal support OSC 9; urxvt, foot, Ghostty and VTE support OSC 777. tmux
@@ -228,7 +230,7 @@ def sequences(ways: Iterable[str], new: tuple[Occurrence, ...], *, tmux: bool) -
     """
     if not new:
         return ""
-    text = _text(new)
+    text = _notification_text(new)
     sequences = {
         "bell": _BELL,
         "osc9": _osc(f"9;{text}", tmux=tmux),
@@ -237,7 +239,7 @@ def sequences(ways: Iterable[str], new: tuple[Occurrence, ...], *, tmux: bool) -
     return "".join(dict.fromkeys(sequences[way] for way in ways if way in sequences))
 
 
-def _text(new: tuple[Occurrence, ...]) -> str:
+def _notification_text(new: tuple[Occurrence, ...]) -> str:
     more = f" (and {len(new) - 1} more)" if len(new) > 1 else ""
     text = one_line(new[0].text).replace(";", ",")
     room = _MAX_CHARS - len(more)
@@ -246,12 +248,12 @@ def _text(new: tuple[Occurrence, ...]) -> str:
 
 def _osc(body: str, *, tmux: bool) -> str:
     whole = f"{_ESCAPE}]{body}{_BELL}"
-    return f"{_ESCAPE}Ptmux;{whole.replace(_ESCAPE, _ESCAPE * 2)}{_END}" if tmux else whole
+    return f"{_ESCAPE}Ptmux;{whole.replace(_ESCAPE, _ESCAPE * 2)}{_STRING_TERMINATOR}" if tmux else whole
 
 
 # The clipboard
 
-_TMUX_S: Final = 2.0
+_TMUX_TIMEOUT_S: Final = 2.0
 
 
 async def copy(app: App[Any], text: str) -> str:
@@ -274,7 +276,7 @@ async def _load_into_tmux(text: str) -> bool:
     except OSError:
         return False
     try:
-        async with asyncio.timeout(_TMUX_S):
+        async with asyncio.timeout(_TMUX_TIMEOUT_S):
             await process.communicate(text.encode())
     except TimeoutError:
         process.kill()

@@ -135,16 +135,16 @@ def _ansi() -> Theme:
 
 # `--ascii`
 
-_LEVELS = " .:-=+*##"
+_BAR_CELLS = " .:-=+*##"
 """Cells of a bar from empty to full, in eighths."""
-_HEIGHTS = "'-._"
+_LINE_CELLS = "'-._"
 """Cells of a line from top to bottom."""
 
 
 def _line_in_ascii(bits: int) -> str:
     """Returns the character for a braille cell with these dots."""
     rows = [row for row, dots in enumerate((0x09, 0x12, 0x24, 0xC0)) if bits & dots]
-    return " " if not rows else "|" if rows[-1] - rows[0] > 1 else _HEIGHTS[rows[0]]
+    return " " if not rows else "|" if rows[-1] - rows[0] > 1 else _LINE_CELLS[rows[0]]
 
 
 _REPLACEMENTS = (
@@ -155,8 +155,8 @@ _REPLACEMENTS = (
 _IN_ASCII = {
     **dict.fromkeys(range(0x2500, 0x2580), "+"),  # box drawing: corners and crossings
     **{0x2800 + bits: _line_in_ascii(bits) for bits in range(256)},  # braille
-    **{0x2580 + eighths: _LEVELS[eighths] for eighths in range(1, 9)},  # blocks from below
-    **{0x2590 - eighths: _LEVELS[eighths] for eighths in range(1, 9)},  # blocks from the left
+    **{0x2580 + eighths: _BAR_CELLS[eighths] for eighths in range(1, 9)},  # blocks from below
+    **{0x2590 - eighths: _BAR_CELLS[eighths] for eighths in range(1, 9)},  # blocks from the left
     **dict(zip(map(ord, _REPLACEMENTS[::2]), _REPLACEMENTS[1::2], strict=True)),
 }
 

@@ -11,7 +11,7 @@ from gmg_tui.session.protocol import Welcome
 from gmg_tui.ui.slots import ORDERS, SLOT_ORDER, History, SlotView, in_trouble, median_rates
 from gmg_tui.ui.worker_text import matches
 
-SORT_S: Final = 5.0
+MIN_SORT_INTERVAL_S: Final = 5.0
 """Minimum time between two automatic sortings."""
 MAX_UNFOLDED_SLOTS: Final = 64
 """With more slots on several machines, nodes are folded at the start."""
@@ -48,7 +48,7 @@ class View:
         session: The session's constant part.
         snapshot: The newest state of the session.
         loss: One line on how the session was lost; empty if it was not.
-        over: True if the session had ended before the screen was opened.
+        already_ended: True if the session had ended before the screen was opened.
         present: The names of the session's slots in their own order; in a sweep only those with a worker.
         slots: The slots that match the filter, sorted, including those of folded nodes.
         selected: Name of the slot that keys act on; empty if there is none.
@@ -67,9 +67,9 @@ class View:
         maximized: True if the pane has the whole screen.
     """
 
-    def __init__(self, welcome: Welcome, *, over: bool = False, loss: str = "") -> None:
+    def __init__(self, welcome: Welcome, *, already_ended: bool = False, loss: str = "") -> None:
         self.session = welcome.session
-        self.over = over
+        self.already_ended = already_ended
         self.loss = loss
         self.readonly = welcome.readonly
         self.tiles: bool | None = None
@@ -109,7 +109,7 @@ class View:
         before = self.present
         if snapshot.queue is not None:
             self.present = tuple(name for name in self._slots if name in self._workers)
-        due = self.is_arranged and not 0 <= snapshot.time - self._sorted_at < SORT_S
+        due = self.is_arranged and not 0 <= snapshot.time - self._sorted_at < MIN_SORT_INTERVAL_S
         if due or self.present != before:
             self._arrange()
         self.marked.intersection_update(self.slots)
@@ -122,7 +122,7 @@ class View:
                 self.histories[worker.slot].add(snapshot.time, worker)
 
     @property
-    def why_empty(self) -> str:
+    def empty_text(self) -> str:
         """The reason no worker is shown, and the next step."""
         if self.filter:
             return "No worker matches the filter. Esc shows all."
@@ -139,7 +139,7 @@ class View:
         """Returns the worker on `slot`; None if it has none yet."""
         return self._workers.get(slot)
 
-    def of(self, name: str) -> SlotView:
+    def slot_view(self, name: str) -> SlotView:
         """Returns the state of the slot `name`, with a waiting worker if it has none yet."""
         slot = self._slots[name]
         return SlotView(
@@ -148,7 +148,7 @@ class View:
             self._samples.get(slot.gpu.uuid) if slot.gpu is not None else None,
             self.histories[name],
             self.snapshot.time,
-            chosen=name == self.selected,
+            selected=name == self.selected,
             marked=name in self.marked,
             median_fps=self._medians.get(name),
         )
@@ -170,8 +170,8 @@ class View:
         self.order = order
         self._arrange()
 
-    def _of(self, names: Iterable[str]) -> list[SlotView]:
-        return [self.of(name) for name in names]
+    def _slot_views(self, names: Iterable[str]) -> list[SlotView]:
+        return [self.slot_view(name) for name in names]
 
     def _arrange(self, *, keep_selected: bool = True) -> None:
         """Filters and sorts. If the selected slot is hidden, selects the nearest.
@@ -184,11 +184,11 @@ class View:
         slots = self.present
         if self.order != SLOT_ORDER:
             rank = {name: number for number, name in enumerate(self.slots)}  # a stable order among equals
-            entries = sorted(self._of(slots), key=lambda each: rank.get(each.slot.name, len(rank)))
+            entries = sorted(self._slot_views(slots), key=lambda each: rank.get(each.slot.name, len(rank)))
             column = ORDERS[self.order]
             slots = tuple(each.slot.name for each in ranked(column, entries, descending=not column.left))
         if self.filter:
-            matching = {each.slot.name for each in self._of(slots) if matches(each, self.filter)}
+            matching = {each.slot.name for each in self._slot_views(slots) if matches(each, self.filter)}
             slots = tuple(name for name in slots if name in matching or name in kept)
         self.slots = slots
         if self.selected not in slots and not self.maximized:  # else keep it visible
@@ -197,7 +197,7 @@ class View:
 
     def in_trouble(self) -> list[str]:
         """Returns the slots in trouble, shown or not, in their own order."""
-        return [each.slot.name for each in self._of(self.present) if in_trouble(each)]
+        return [each.slot.name for each in self._slot_views(self.present) if in_trouble(each)]
 
     # Nodes
 
@@ -216,7 +216,7 @@ class View:
         """True if nodes have lines: not if workers are sorted by a figure."""
         return bool(self.nodes) and self.order == SLOT_ORDER
 
-    def of_node(self, node: str) -> tuple[str, ...]:
+    def shown_slots_of(self, node: str) -> tuple[str, ...]:
         """Returns the shown slots of a node."""
         return tuple(name for name in self.slots if self.node_of(name) == node)
 
@@ -224,11 +224,11 @@ class View:
         """Returns the bands from the top, in a grid of `columns` (a table: 1)."""
         if not self.has_node_lines:
             return _chunks(self.slots, columns)
-        of_node: dict[str, list[str]] = {}
+        by_node: dict[str, list[str]] = {}
         for name in self.slots:
-            of_node.setdefault(self.node_of(name), []).append(name)
+            by_node.setdefault(self.node_of(name), []).append(name)
         bands: list[Band] = []
-        for node, names in of_node.items():
+        for node, names in by_node.items():
             folded = node in self.folded
             bands += [Band(tuple(names) if folded else (), node), *([] if folded else _chunks(names, columns))]
         return bands

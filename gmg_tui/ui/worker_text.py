@@ -21,23 +21,23 @@ STATE_STYLES = dict.fromkeys(WorkerState, "title") | {
 
 
 ALERT_STYLES = {Severity.ERROR: "error", Severity.WARNING: "warn", Severity.INFO: "dim"}
-_ELSEWHERE = frozenset({"node", "silent"})
+_KINDS_SHOWN_ELSEWHERE = frozenset({"node", "silent"})
 """Kinds of alerts that are shown beside the state or rate."""
-COUNTED = "counted in rank 0"
+COUNTED_IN_RANK_0 = "counted in rank 0"
 """Shown for the rate of a rank whose reporter is rank 0."""
 
 
 def symbol_of(entry: SlotView) -> str:
     """Returns the character for the worker's state."""
-    return "⚠" if _wrong(entry) else STATE_SYMBOLS[entry.worker.state]
+    return "⚠" if _problem_style(entry) else STATE_SYMBOLS[entry.worker.state]
 
 
 def style_of(entry: SlotView) -> str:
     """Returns the name of the style for the worker's state."""
-    return _wrong(entry) or STATE_STYLES[entry.worker.state]
+    return _problem_style(entry) or STATE_STYLES[entry.worker.state]
 
 
-def _wrong(entry: SlotView) -> str:
+def _problem_style(entry: SlotView) -> str:
     """Returns the style of a problem, even of a running worker that is slow; empty if all is well."""
     worker = entry.worker
     if worker.stuck or worker.lost_since is not None:
@@ -62,7 +62,7 @@ def lost_text(since: float | None) -> str:
     return "" if since is None else f"lost since {units.time_of_day(since)}"
 
 
-def getting_ready(worker: Worker) -> bool:
+def is_getting_ready(worker: Worker) -> bool:
     """Returns True in a phase before the first progress, which can be silent for minutes."""
     return worker.state.beginning and worker.lost_since is None
 
@@ -85,7 +85,7 @@ def state_s(entry: SlotView) -> float:
     return entry.since_s(worker.state_since)
 
 
-def usual(entry: SlotView) -> str:
+def usual_text(entry: SlotView) -> str:
     """Returns the phase's usual duration: `usually 4:10, 1:29 left`; empty if unknown or below a second."""
     usual_s = entry.worker.phase_usual_s
     if usual_s is None or usual_s < 1:
@@ -102,7 +102,7 @@ def rate_style(worker: Worker) -> str:
     return "fps" if worker.current_fps is not None else "dim"
 
 
-def beside_rate(entry: SlotView) -> Piece:
+def rate_note(entry: SlotView) -> Piece:
     """Returns the note beside a rate: its age, or whose it is; an empty one for neither."""
     worker = entry.worker
     silent = worker.alert("silent")
@@ -111,7 +111,7 @@ def beside_rate(entry: SlotView) -> Piece:
     if worker.newest.fps_of_group:
         return "all ranks'", "text"
     if worker.fps_in_rank_0 and worker.fps is not None:
-        return COUNTED, "text"
+        return COUNTED_IN_RANK_0, "text"
     return "", "text"
 
 
@@ -135,7 +135,9 @@ def notes(entry: SlotView, *, advice: bool = True) -> list[Piece]:
     """Returns the problems of a worker and its GPU, worst first; `advice` adds remedies, often the same for all."""
     worker, sample, texts = entry.worker, entry.sample, list[tuple[str | None, str]]()
     texts.append((lost_text(worker.lost_since), "error"))
-    alerts = [(alert, ALERT_STYLES[alert.severity]) for alert in worker.alerts if alert.kind not in _ELSEWHERE]
+    alerts = [
+        (alert, ALERT_STYLES[alert.severity]) for alert in worker.alerts if alert.kind not in _KINDS_SHOWN_ELSEWHERE
+    ]
     found = [
         (f"{alert.text}; {alert.advice}" if advice and alert.advice else alert.text, style) for alert, style in alerts
     ]
@@ -168,11 +170,11 @@ def progress_text(worker: Worker) -> str:
 def remarks(entry: SlotView, *, advice: bool = True) -> list[Piece]:
     """Returns all notes on a worker besides figures: problems, progress, and whose rate is shown."""
     worker, remarks = entry.worker, notes(entry, advice=advice)
-    if getting_ready(worker):
-        remarks.append((usual(entry), "title"))
+    if is_getting_ready(worker):
+        remarks.append((usual_text(entry), "title"))
     elif not worker.state.ended:
         remarks.append((progress_text(worker), "title"))
-    remarks.append(beside_rate(entry))
+    remarks.append(rate_note(entry))
     return [remark for remark in remarks if remark[0]]
 
 
@@ -194,7 +196,7 @@ def gpu_name(slot: Slot) -> str:
 # Ranks
 
 
-def together_text(workers: Sequence[Worker]) -> str:
+def groups_text(workers: Sequence[Worker]) -> str:
     """Returns the groups of ranks, for a question: `groups g0 and g1, 8 ranks`; empty unless all are ranks."""
     sizes = {worker.group.id: worker.group.world_size for worker in workers if worker.group is not None}
     if not sizes or any(worker.group is None for worker in workers):

@@ -1,6 +1,6 @@
-"""The interface on an engine of known figures, on the terminal that this is started on: `python -m … KIND PACE_S`.
+"""The interface on an engine of known figures, on the terminal that this is started on: `python -m … KIND REDRAW_INTERVAL_S`.
 
-KIND is `plain`, `sweep` or `tune`. A snapshot and a line of the log come every `PACE_S` seconds, `MOMENTS` of them; then nothing
+KIND is `plain`, `sweep` or `tune`. A snapshot and a line of the log come every `REDRAW_INTERVAL_S` seconds, `MOMENTS` of them; then nothing
 changes any more, so that two of these programs show the same on the same keys.
 """
 
@@ -38,7 +38,7 @@ async def main(kind: str, pace_s: float) -> int:
         engine, snapshot = play.engine_of(sessions.varied_snapshot()), lambda second: sessions.varied_snapshot(second)
     engine.details_of = {slot.name: sessions.details(slot.name) for slot in engine.welcome.session.slots}
     engine.tried_so_far = tuple(Tried(("-B", str(1 << n)), rate=1000.0 * n, n_envs=1 << n) for n in range(40))
-    play.FakedApp.PACE_S = GmgApp.PACE_S
+    play.FakedApp.REDRAW_INTERVAL_S = GmgApp.REDRAW_INTERVAL_S
     app = play.app_of(engine)
     coming = asyncio.create_task(_live(engine, snapshot, pace_s))
     outcome = await app.run_async()

@@ -44,7 +44,7 @@ LOOKS = {"watch", "details", "series", "queue", "tried", "happened", "speed", "c
 class FakedApp(GmgApp):
     """The app on an engine that the test controls."""
 
-    PACE_S = 0.001
+    REDRAW_INTERVAL_S = 0.001
     SILENT_S = sys.maxsize
     """It sends only what a test pushes."""
     engine: FakeEngine
@@ -100,7 +100,7 @@ def edited(**changes: Any) -> FakedApp:
     return app_of(edited_engine(**changes))
 
 
-def tile(entry: SlotView, width: int, height: int = grid.TILE_HEIGHT) -> list[Row]:
+def tile(entry: SlotView, width: int, height: int = grid.MIN_TILE_ROWS) -> list[Row]:
     return grid.tile(entry, width, height, rate_lines([entry], width - 4)[entry.slot.name])
 
 

@@ -176,7 +176,7 @@ async def test_a_key_acts_on_the_worker_that_is_drawn_as_selected(monkeypatch: p
     app = sweeps.app(engine)
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("right")
-        monkeypatch.setattr(app, "PACE_S", LONG_S)
+        monkeypatch.setattr(app, "REDRAW_INTERVAL_S", LONG_S)
         left = tuple(worker for worker in engine.snapshot.workers if worker.slot != "gpu1")
         fps = list(app.view.histories["gpu0"].fps.values())
         for _ in range(2):

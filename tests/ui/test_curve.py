@@ -129,10 +129,10 @@ def test_a_trial_without_power_has_no_fps_per_watt() -> None:
 
 def test_more_values_than_columns_are_means_or_peaks_of_known_values_and_fewer_fill_the_width() -> None:
     values = [0.0, 4.0, None, 8.0, None, None, 2.0, 2.0]
-    assert charts.spread(values, 4, fmean) == [2.0, 8.0, None, 2.0]
-    assert charts.spread(values, 4, max) == [4.0, 8.0, None, 2.0]
-    assert charts.spread([4.0, 2.0], 4, fmean) == [4.0, 4.0, 2.0, 2.0]
-    assert charts.spread([], 2, fmean) == [None, None]
+    assert charts.resample(values, 4, fmean) == [2.0, 8.0, None, 2.0]
+    assert charts.resample(values, 4, max) == [4.0, 8.0, None, 2.0]
+    assert charts.resample([4.0, 2.0], 4, fmean) == [4.0, 4.0, 2.0, 2.0]
+    assert charts.resample([], 2, fmean) == [None, None]
 
 
 _finite = st.floats(0.05, 1e13) | st.floats(-1e13, -0.05) | st.just(0.0)
@@ -140,7 +140,7 @@ _finite = st.floats(0.05, 1e13) | st.floats(-1e13, -0.05) | st.just(0.0)
 
 @given(st.lists(_finite, max_size=30), st.integers(1, 12))
 def test_an_axis_holds_its_values_and_labels_its_ticks_apart(values: list[float], intervals: int) -> None:
-    axis = charts.fitted(values, intervals)
+    axis = charts.fit_axis(values, intervals)
     assert axis.low < axis.high
     assert all(value <= axis.high for value in values)
     assert sum(value < axis.low for value in values) <= 0.05 * len(values)

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from gmg_tui.model import Phase, Snapshot, WorkerState
 from gmg_tui.session.protocol import Welcome
-from gmg_tui.ui.header import headline, states
+from gmg_tui.ui.header import headline, state_counts
 from gmg_tui.ui.view import View
 from tests.ui import play, ranks, sessions
 from tests.ui.play import FakedApp
@@ -46,7 +46,7 @@ def test_the_headline_never_cuts_the_total_nor_the_clock(snapshot: Snapshot, wid
     assert "Σ " in text
     assert text.rstrip().endswith("00:41:07")
     assert "fr" in text
-    left_out = [count for count, _ in states(snapshot.workers) if count not in text]
+    left_out = [count for count, _ in state_counts(snapshot.workers) if count not in text]
     assert ("  …  " in text) == bool(left_out)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gmg_tui.session.protocol import Action
-from gmg_tui.ui.workers.grid import TILE_HEIGHT
+from gmg_tui.ui.workers.grid import MIN_TILE_ROWS
 from tests.ui import nodes, play, sessions
 from tests.ui.play import FakedApp, press
 from tests.workers import changed
@@ -77,7 +77,7 @@ async def test_a_click_on_a_nodes_line_folds_and_unfolds_it() -> None:
         await pilot.click(grid, offset=(4, 0))
         await pilot.pause()
         assert _drawn(app)[0] == "-n1"
-        await pilot.click(grid, offset=(4, 1 + TILE_HEIGHT + 1 + 2))
+        await pilot.click(grid, offset=(4, 1 + MIN_TILE_ROWS + 1 + 2))
         await pilot.pause()
         assert app.view.selected == "n2/gpu0"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gmg_tui.model import Occurrence, OccurrenceKind
-from gmg_tui.ui.terminal import sequences
+from gmg_tui.ui.terminal import notification_sequences
 from tests.ui import play
 from tests.ui.sessions import busy_snapshot
 from tests.workers import changed
@@ -26,18 +26,20 @@ def _happened(number: int, text: str = "gpu3 has failed: out of memory") -> Occu
     ],
 )
 def test_each_notification_method_has_its_sequence(ways: tuple[str, ...], tmux: bool, expected: str) -> None:
-    assert sequences(ways, (_happened(1),), tmux=tmux) == expected
-    assert sequences(ways, (), tmux=tmux) == ""
+    assert notification_sequences(ways, (_happened(1),), tmux=tmux) == expected
+    assert notification_sequences(ways, (), tmux=tmux) == ""
 
 
 def test_simultaneous_events_are_one_notification_with_a_count() -> None:
     several = tuple(_happened(number) for number in range(3))
-    assert sequences(("osc9",), several, tmux=False) == "\x1b]9;gpu3 has failed: out of memory (and 2 more)\a"
+    assert (
+        notification_sequences(("osc9",), several, tmux=False) == "\x1b]9;gpu3 has failed: out of memory (and 2 more)\a"
+    )
 
 
 def test_script_text_cannot_end_the_sequence_and_is_truncated() -> None:
     evil = _happened(1, "x\a\x1b]0;title\x1b\\;; \u202e " + "y" * 1000)
-    sequence = sequences(("osc777",), (evil,), tmux=False)
+    sequence = notification_sequences(("osc777",), (evil,), tmux=False)
     head, body, end = (
         sequence[: len("\x1b]777;notify;gmg-tui;")],
         sequence[len("\x1b]777;notify;gmg-tui;") : -1],
@@ -60,4 +62,4 @@ async def test_only_events_while_attached_are_notified(monkeypatch: pytest.Monke
         for _ in range(2):
             engine.push(changed(snapshot, occurred=(_happened(2), _happened(3))))
             await pilot.pause()
-    assert [text for text in sent if text] == [sequences(("osc9",), (_happened(3),), tmux=False)]
+    assert [text for text in sent if text] == [notification_sequences(("osc9",), (_happened(3),), tmux=False)]

@@ -65,7 +65,7 @@ def test_an_ended_worker_has_no_current_values() -> None:
     assert "FPS 23,950,114 over the whole attempt" in texts
     assert not any("now" in text for text in texts)
     sample = sessions.edited_snapshot().samples[0]
-    assert _texts(list(facts.gpu_facts(sessions.gpu(0), sample, worker, over=True)))[0] == "GPU at the end"
+    assert _texts(list(facts.gpu_facts(sessions.gpu(0), sample, worker, at_end=True)))[0] == "GPU at the end"
 
 
 # The GPU
@@ -314,7 +314,7 @@ async def test_each_process_is_shown_with_its_owner() -> None:
 
 
 async def test_the_cursor_stays_on_its_process_while_others_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Pane, "PERIOD_S", 0.2)
+    monkeypatch.setattr(Pane, "POLL_INTERVAL_S", 0.2)
     engine = _with(_process(10), _process(20), _process(30))
     async with play.enlarged(Tab.PROCESSES, engine) as pilot:
         await play.sees(pilot, "job-30")

@@ -54,7 +54,9 @@ async def test_no_key_of_any_screen_changes_anything(of: str, opening: tuple[str
     engine = _engine(of)
     bindings = BindingsMap([*keys.MAIN, *QueuePage.BINDINGS, *TuningPage.BINDINGS, *TriedPage.BINDINGS])
     steering = {
-        key for key, binding in bindings if binding.action.removeprefix("app.").partition("(")[0] in keys.STEERING
+        key
+        for key, binding in bindings
+        if binding.action.removeprefix("app.").partition("(")[0] in keys.CHANGING_ACTIONS
     } - {"enter"}
     assert {"r", "x", "X", "e"} <= steering
     app = play.app_of(engine)

@@ -105,7 +105,7 @@ async def test_an_engine_that_does_not_read_blocks_neither_requests_nor_leaving(
 class SilentApp(GmgApp):
     """An app that notices silence at once."""
 
-    PACE_S = 0.001
+    REDRAW_INTERVAL_S = 0.001
     SILENT_S = 1
 
 

@@ -14,7 +14,7 @@ from gmg_tui.session.protocol import Action
 from gmg_tui.ui import Outcome, worker_text
 from gmg_tui.ui.drawing import Row
 from gmg_tui.ui.slots import ORDERS, History, SlotView, in_trouble
-from gmg_tui.ui.view import SORT_S, Band, View
+from gmg_tui.ui.view import MIN_SORT_INTERVAL_S, Band, View
 from gmg_tui.ui.workers.table import WorkerTable
 from tests.ui import nodes, play, sessions
 from tests.ui.play import FakedApp, asked, press
@@ -58,9 +58,9 @@ async def test_sorted_workers_are_reordered_at_a_limited_rate() -> None:
         await press(pilot, "t", "do:screen.sort_by('fps')")
         assert app.view.slots == ("gpu1", "gpu2", "gpu0")
         assert "sorted by FPS" in play.shown(app)
-        await _push(pilot, app, _rates(20, 9, 7, second=SORT_S - 1))
+        await _push(pilot, app, _rates(20, 9, 7, second=MIN_SORT_INTERVAL_S - 1))
         assert app.view.slots == ("gpu1", "gpu2", "gpu0")
-        await _push(pilot, app, _rates(20, 9, 7, second=SORT_S))
+        await _push(pilot, app, _rates(20, 9, 7, second=MIN_SORT_INTERVAL_S))
         assert app.view.slots == ("gpu0", "gpu1", "gpu2")
 
 
@@ -151,7 +151,7 @@ async def test_selected_and_marked_workers_stay_visible_when_they_no_longer_matc
     app = play.varied()
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "do:screen.filter_workers", *"failed", "enter", "space")
-        await _push(pilot, app, sessions.busy_snapshot(second=2 * SORT_S))
+        await _push(pilot, app, sessions.busy_snapshot(second=2 * MIN_SORT_INTERVAL_S))
         assert app.view.slots == ("gpu3",), "it runs again, but is selected and marked"
         await press(pilot, "do:screen.filter_workers", *["backspace"] * 6, *"gpu6", "enter")
         assert app.view.slots == ("gpu3", "gpu6")

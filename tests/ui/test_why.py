@@ -4,7 +4,7 @@ from msgspec import structs
 
 from gmg_tui.model import Phase, Shares, SpeedFacts, WorkerState
 from gmg_tui.ui.app import GmgApp
-from gmg_tui.ui.pane.why_tab import SPEED_GAP_S
+from gmg_tui.ui.pane.why_tab import SPEED_POLL_INTERVAL_S
 from gmg_tui.ui.view import Tab
 from tests.ui import play
 from tests.ui.fake_engine import FakeEngine
@@ -46,5 +46,5 @@ async def test_nothing_is_asked_while_another_tab_is_shown() -> None:
         await play.sees(pilot, "unknown: the facts fit no single cause")
         await press(pilot, "do:screen.show_tab('Log')")
         count = _count(engine, "speed")
-        await pilot.pause(3 * SPEED_GAP_S)
+        await pilot.pause(3 * SPEED_POLL_INTERVAL_S)
         assert _count(engine, "speed") == count

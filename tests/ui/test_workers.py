@@ -29,10 +29,10 @@ def _shown(worker: Worker, sample: GpuSample | None = None, history: History | N
     slot = sessions.session(8).slot(worker.slot) or sessions.session(0, cpus=8).slot(worker.slot)
     assert slot is not None
     worker = diagnosed(worker, sample, NOW)
-    return SlotView(slot, worker, sample, history or History(), chosen=True, time=NOW)
+    return SlotView(slot, worker, sample, history or History(), selected=True, time=NOW)
 
 
-def _tile(shown: SlotView, width: int = 40, height: int = grid.TILE_HEIGHT) -> str:
+def _tile(shown: SlotView, width: int = 40, height: int = grid.MIN_TILE_ROWS) -> str:
     rows = [str(row) for row in play.tile(shown, width, height)]
     assert len(rows) == height
     assert {cell_len(row) for row in rows} == {width}
@@ -133,7 +133,7 @@ def _drawn(line: RateLine, height: int = 2) -> list[str]:
 
 def test_a_dip_of_3_per_cent_is_seen_on_the_common_scale() -> None:
     line = _line(sessions.running(0), *[24e6] * 60, *[23.2e6] * 20, *[24e6] * 20)
-    assert line.around == 0.1
+    assert line.half_range == 0.1
     for height in (1, 2, 5):
         assert len({row.replace(" ", "") for row in _drawn(line, height)} | {""}) > 1
         assert _drawn(line, height) != _drawn(_line(sessions.running(0), *[24e6] * 100), height)
@@ -143,15 +143,15 @@ def test_a_dip_of_3_per_cent_is_seen_on_the_common_scale() -> None:
 
 def test_the_scale_is_common_and_widens_for_a_line_that_leaves_it_but_not_for_a_moment_or_zero() -> None:
     steady, worker = [24e6] * 200, sessions.running(0)
-    assert _line(worker, *steady).around == 0.1
-    assert _line(worker, *steady, *[20e6] * 40, median_fps=24e6).around == 0.2
-    assert _line(worker, *steady, *[20e6] * 3, median_fps=24e6).around == 0.1
-    assert _line(worker, *steady, *[0.0] * 40, median_fps=24e6).around == 0.1
+    assert _line(worker, *steady).half_range == 0.1
+    assert _line(worker, *steady, *[20e6] * 40, median_fps=24e6).half_range == 0.2
+    assert _line(worker, *steady, *[20e6] * 3, median_fps=24e6).half_range == 0.1
+    assert _line(worker, *steady, *[0.0] * 40, median_fps=24e6).half_range == 0.1
     entries = [
         _shown(each, None, _past(each, *[rate] * 200))._replace(median_fps=24e6)
         for each, rate in ((worker, 24e6), (changed(worker, slot="gpu1"), 15e6))
     ]
-    assert {line.around for line in rate_lines(entries, 20).values()} == {0.5}
+    assert {line.half_range for line in rate_lines(entries, 20).values()} == {0.5}
 
 
 def test_the_time_span_of_a_rate_line_depends_on_the_known_values() -> None:
@@ -184,18 +184,18 @@ def test_rates_of_comparable_workers_are_compared_and_others_with_themselves() -
         for worker, rate in zip(snapshot.workers, rates, strict=True)
     ]
     view = View(Welcome(sessions.session(4), changed(snapshot, workers=tuple(workers)), ()))
-    assert "22,000,000 FPS   −8.3 %" in _tile(view.of("gpu2"), 60)
-    assert "24,000,000 FPS   +0.0 %" in _tile(view.of("gpu1"), 60)
+    assert "22,000,000 FPS   −8.3 %" in _tile(view.slot_view("gpu2"), 60)
+    assert "24,000,000 FPS   +0.0 %" in _tile(view.slot_view("gpu1"), 60)
     others = tuple(changed(worker, given=("-B", str(i))) for i, worker in enumerate(workers))
     view = View(Welcome(sessions.session(4), changed(snapshot, workers=others), ()))
-    assert "22,000,000 FPS   +0.0 %" in _tile(view.of("gpu2"), 60)
+    assert "22,000,000 FPS   +0.0 %" in _tile(view.slot_view("gpu2"), 60)
 
 
 def test_tiles_grow_with_the_window() -> None:
     view = View(Welcome(sessions.session(8), sessions.busy_snapshot(8), ()))
     heights = {rows: grid.plan(view, 160, rows).tile_height for rows in (26, 46, 68, 200)}
     assert heights == {26: 8, 46: 8, 68: 19, 200: 19}
-    assert all(grid.plan(view, 160, rows).height <= rows - grid.LOG_MIN for rows in range(20, 200))
+    assert all(grid.plan(view, 160, rows).height <= rows - grid.MIN_LOG_ROWS for rows in range(20, 200))
     tall = _tile(_shown(sessions.running(0), sessions.sample(0), _past(sessions.running(0))), 40, 14)
     assert len(tall.splitlines()) == 14
 
@@ -384,7 +384,7 @@ _samples = st.none() | st.builds(
 )
 
 
-@given(_workers, _samples, st.integers(grid.TILE_WIDTH, 90))
+@given(_workers, _samples, st.integers(grid.MIN_TILE_COLUMNS, 90))
 def test_tiles_and_rows_keep_their_size_with_any_values(worker: Worker, sample: GpuSample | None, width: int) -> None:
     shown = _shown(worker, sample)
     drawn = _tile(shown, width) + _row(shown, 60 + width)

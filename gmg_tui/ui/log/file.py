@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from gmg_tui.machine.files import open_regular
 from gmg_tui.model.text import MAX_LINE_BYTES, clean, displayed, visible
 from gmg_tui.scripts.genesis.output.line_patterns import FPS_ALONE, REPORTED, is_progress_only
-from gmg_tui.ui.log.rows import MAX_SHOWN, LogRow, Query, join
+from gmg_tui.ui.log.rows import MAX_SHOWN_CHARS, LogRow, Query, join
 
 _PAGE_BYTES: Final = 1 << 18
 """Bytes read for one page; more if a run of progress leaves fewer than `_MIN_ROWS` rows, up to `_MAX_BYTES`."""
@@ -112,7 +112,7 @@ class LogFile:
             below[0] = below[0]._replace(text=clean(f"… {text} …".encode()))
         return join(self.before(offset, count), below)
 
-    def continued(self, rows: list[LogRow], count: int) -> tuple[int, list[LogRow]]:
+    def extend(self, rows: list[LogRow], count: int) -> tuple[int, list[LogRow]]:
         """Returns the file's size, and `rows` continued to it; the last `count` rows if much has been written since."""
         size, last = self.size, rows[-1].end if rows else 0
         start = self.start_of_line(last)
@@ -131,11 +131,11 @@ class LogFile:
 
     def hidden_match(self, row: LogRow, query: Query) -> str:
         """Returns the text around the first match in the hidden part of a long line; empty if there is none."""
-        if len(row.text) > MAX_SHOWN:
+        if len(row.text) > MAX_SHOWN_CHARS:
             for raw in self._parts(row.start, row.end):
                 text = row.text if b"\r" in raw else visible(raw).decode(errors="replace")
                 if found := query.pattern.search(text):
-                    return text[max(0, found.start() - MAX_SHOWN // 3) : found.start() + MAX_SHOWN // 3]
+                    return text[max(0, found.start() - MAX_SHOWN_CHARS // 3) : found.start() + MAX_SHOWN_CHARS // 3]
         return ""
 
     def _parts(self, start: int, end: int) -> Iterator[bytes]:

@@ -14,7 +14,7 @@ from gmg_tui.model.alert import Severity
 from gmg_tui.scripts.genesis.output.log_text import head, severity
 from gmg_tui.ui.drawing import Row, safe
 
-MAX_SHOWN: Final = 610
+MAX_SHOWN_CHARS: Final = 610
 """Maximum characters shown of a line."""
 _WORD: Final = re.compile(r"[A-Za-z0-9]+")
 _STYLES: Final = {Severity.INFO: "text", Severity.WARNING: "warn", Severity.ERROR: "error"}
@@ -43,8 +43,8 @@ class LogRow(NamedTuple):
         if prefix is not None:
             level = f"{prefix.level} " if severity(text) is not Severity.INFO else ""
             text = f"{prefix.clock} {level}{text[prefix.length :]}"
-        if (missing := len(text) - MAX_SHOWN) > 0:
-            text = f"{text[:MAX_SHOWN]} … (+{missing:,} characters)"
+        if (missing := len(text) - MAX_SHOWN_CHARS) > 0:
+            text = f"{text[:MAX_SHOWN_CHARS]} … (+{missing:,} characters)"
         return safe(text)
 
 
@@ -101,7 +101,7 @@ class Place(NamedTuple):
     """The index of the piece of the wrapped row."""
 
 
-def moved(rows: Sequence[LogRow], width: int, place: Place, count: int) -> Place:
+def move_place(rows: Sequence[LogRow], width: int, place: Place, count: int) -> Place:
     """Returns the place `count` screen rows below, or above if negative, from the first to one past the last."""
     index, part = place.row, place.part + count
     while part < 0 and index > 0:
@@ -113,7 +113,7 @@ def moved(rows: Sequence[LogRow], width: int, place: Place, count: int) -> Place
     return Place(index, max(0, part) if index < len(rows) else 0)
 
 
-def wrapped(row: LogRow, width: int, marks: Sequence[tuple[int, int]], *, here: bool = False) -> list[Row]:
+def wrap(row: LogRow, width: int, marks: Sequence[tuple[int, int]], *, here: bool = False) -> list[Row]:
     """Returns the screen rows of a row, its count at the right end, with `marks` highlighted (`here`: current)."""
     parts, lines = pieces(row, width), list[Row]()
     style = "dim" if row.progress else _STYLES[severity(row.text)]
@@ -155,7 +155,7 @@ def part_of(row: LogRow, width: int, marks: Sequence[tuple[int, int]]) -> int:
     return 0
 
 
-def highlighted(strip: Strip, start: int, end: int, style: Style) -> Strip:
+def highlight(strip: Strip, start: int, end: int, style: Style) -> Strip:
     """Returns a strip with a style applied from `start` to `end` (-1: to its end)."""
     begin = cell_len(strip.text[:start])
     stop = strip.cell_length if end < 0 else max(begin, cell_len(strip.text[:end]))

@@ -77,7 +77,7 @@ class LogSource:
         file = self._open()
         if file is None or not self.following:
             return None, file.size if file is not None else 0, []
-        size, rows = file.continued(self.rows if file is self.file else [], _PAGE_ROWS)
+        size, rows = file.extend(self.rows if file is self.file else [], _PAGE_ROWS)
         return file, size, rows
 
     async def load_above(self) -> bool:
@@ -121,7 +121,7 @@ class Search:
     def __init__(self, query: Query, file: LogFile | None) -> None:
         self.query, self.file = query, file
         self.found: list[int] = []
-        self._size = self._left = file.size if file is not None else 0
+        self._size = self._unsearched_bytes = file.size if file is not None else 0
 
     @property
     def is_full(self) -> bool:
@@ -131,23 +131,23 @@ class Search:
     @property
     def running(self) -> bool:
         """True if there is more to search."""
-        return self._left > 0 and not self.is_full
+        return self._unsearched_bytes > 0 and not self.is_full
 
     @property
     def searched_pct(self) -> int:
         """Percent of the file searched."""
-        return 100 - 100 * self._left // max(1, self._size)
+        return 100 - 100 * self._unsearched_bytes // max(1, self._size)
 
     async def step(self) -> None:
         """Searches the next part of the file, from the end backwards. Raises `OSError`."""
         if self.file is None:
             return
         try:
-            start = await in_daemon_thread(self.file.start_of_line, self._left - _SEARCHED_BYTES)
-            self.found += await in_daemon_thread(self._search, self.file, start, self._left)
-            self._left = start
+            start = await in_daemon_thread(self.file.start_of_line, self._unsearched_bytes - _SEARCHED_BYTES)
+            self.found += await in_daemon_thread(self._search, self.file, start, self._unsearched_bytes)
+            self._unsearched_bytes = start
         except OSError:
-            self._left = 0
+            self._unsearched_bytes = 0
             raise
 
     async def catch_up(self) -> None:

@@ -15,14 +15,14 @@ from textual.strip import Strip
 from gmg_tui.model import units
 from gmg_tui.ui import keys
 from gmg_tui.ui.drawing import WHEEL_ROWS, Piece, Row
-from gmg_tui.ui.log.rows import Place, Query, highlighted, index_of, moved, part_of, wrapped
+from gmg_tui.ui.log.rows import Place, Query, highlight, index_of, move_place, part_of, wrap
 from gmg_tui.ui.log.source import LogSource, Search
 from gmg_tui.ui.rows import Rows, is_seen
 
 if TYPE_CHECKING:
     from gmg_tui.ui.log.file import LogFile
 
-_END: Final = 1 << 62
+_AFTER_ALL_LINES: Final = 1 << 62
 """An offset after every line."""
 
 
@@ -56,8 +56,8 @@ class LogView(Rows):
         self._loading: Callable[[], Awaitable[object]] | None = None
         self._is_behind = False
         """True if more was written during a read."""
-        self._trouble = ""
-        self._printed, self._printed_before = 0, 0
+        self._error = ""
+        self._printed, self._printed_at_pause = 0, 0
         """Lines printed so far, and when the log was paused."""
         self._continued: list[bool] = []
         """For each screen row, True if it continues the line above."""
@@ -67,7 +67,7 @@ class LogView(Rows):
         self.workers.cancel_group(self, "search")
         self.source = source
         self._top_position, self._top_part, self._wanted = 0, 0, None
-        self.search, self.match, self._trouble = Search(self.search.query, None), None, ""
+        self.search, self.match, self._error = Search(self.search.query, None), None, ""
         self._load(source.refresh, replaces=True)
         self.update_rows()
 
@@ -90,17 +90,17 @@ class LogView(Rows):
     def make_rows(self, width: int, height: int) -> list[Row]:
         """Returns the visible lines."""
         if self._wanted is not None and self.source.rows:
-            self._show(self._wanted)
+            self._scroll_to_row(self._wanted)
             self.post_message(self.Changed())
         rows, match = self.source.rows, self._match_index
         if not rows:
-            return [Row(width).add(f" {self._trouble or self.empty}", "dim")]
+            return [Row(width).add(f" {self._error or self.empty}", "dim")]
         lowest = self._moved(Place(len(rows), 0), -self.size.height)
         top = lowest if self.source.following else min(self._top, lowest)
         self._place_top(top)
         lines, continued = list[Row](), list[bool]()
         for index in range(top.row, len(rows)):
-            parts = wrapped(rows[index], width, self.search.query.marks(rows[index]), here=index == match)
+            parts = wrap(rows[index], width, self.search.query.marks(rows[index]), here=index == match)
             lines += parts
             continued += [False, *[True] * (len(parts) - 1)]
             if len(lines) >= self.size.height + top.part:
@@ -114,7 +114,7 @@ class LogView(Rows):
             return []
         state = ("following", "ok") if self.source.following else (self._paused_text(), "warn")
         title = (f"{name} log", "title")
-        trouble = [(self._trouble, "warn")] if self._trouble and self.source.rows else []
+        trouble = [(self._error, "warn")] if self._error and self.source.rows else []
         if self.search.query.text:
             return [*trouble, (self._search_text(), "strong"), state, title]
         count = (units.count(self._printed, "line") if self.source.rows else "", "dim")
@@ -124,7 +124,7 @@ class LogView(Rows):
         if not self.source.rows:
             return "paused"
         end = self.source.rows[min(self._bottom, len(self.source.rows)) - 1].end
-        new = self._printed - self._printed_before
+        new = self._printed - self._printed_at_pause
         arrived = f", {units.count(new, 'new line')} ↓" if new > 0 else ""
         return f"paused at {100 * end // max(self.source.size, end, 1)} %{arrived}"
 
@@ -146,7 +146,7 @@ class LogView(Rows):
         span = selection.get_span(y) if selection is not None else None
         if span is None:
             return strip
-        return highlighted(strip, *span, self.screen.get_component_rich_style("screen--selection"))
+        return highlight(strip, *span, self.screen.get_component_rich_style("screen--selection"))
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """Returns the selected text, with wrapped lines joined."""
@@ -176,7 +176,7 @@ class LogView(Rows):
     # Following and scrolling
 
     def _moved(self, place: Place, count: int) -> Place:
-        return moved(self.source.rows, self.size.width, place, count)
+        return move_place(self.source.rows, self.size.width, place, count)
 
     @property
     def _top(self) -> Place:
@@ -202,7 +202,7 @@ class LogView(Rows):
     def pause(self) -> None:
         """Leaves the visible rows where they are."""
         if self.source.following:
-            self.source.following, self._printed_before = False, self._printed
+            self.source.following, self._printed_at_pause = False, self._printed
         self.update_rows()
 
     def scroll_lines(self, count: int) -> None:
@@ -240,10 +240,10 @@ class LogView(Rows):
         """Reads rows from the file in the background; skipped during another read unless it `replaces` that."""
         if self._loading is None or replaces:
             self._loading = read
-            self._finish(read)
+            self._run_read(read)
 
     @work(group="log", exclusive=True)
-    async def _finish(self, read: Callable[[], Awaitable[object]]) -> None:
+    async def _run_read(self, read: Callable[[], Awaitable[object]]) -> None:
         await self._read(read)
         if self._loading is read:
             self._loading = None
@@ -255,9 +255,9 @@ class LogView(Rows):
     async def _read(self, read: Callable[[], Awaitable[object]]) -> None:
         try:
             await read()
-            self._trouble = ""
+            self._error = ""
         except OSError as error:
-            self._trouble = f"The log file cannot be read: {error.strerror}."
+            self._error = f"The log file cannot be read: {error.strerror}."
 
     async def _load_above(self) -> None:
         if await self.source.load_above():
@@ -269,9 +269,9 @@ class LogView(Rows):
 
     async def _jump(self, offset: int, file: LogFile | None = None) -> None:
         if await self.source.jump(offset, self.search.query, file):
-            self._show(offset)
+            self._scroll_to_row(offset)
 
-    def _show(self, position: int) -> None:
+    def _scroll_to_row(self, position: int) -> None:
         """Scrolls to the first match in the row at a position, else to the row, unless visible."""
         self._wanted = None if self.size else position  # wrapping needs a size
         if self._wanted is not None:
@@ -306,11 +306,11 @@ class LogView(Rows):
 
     async def _search_file(self) -> None:
         source, rows = self.source, self.source.rows[: self._bottom]
-        origin = rows[-1].end if rows and not source.following else _END
+        origin = rows[-1].end if rows and not source.following else _AFTER_ALL_LINES
         self.search = found = Search(self.search.query, await source.open())
         while True:
             if self.match is None and found.found and (found.found[-1] < origin or not found.running):
-                self._visit(found.nearest("up", origin))
+                self._go_to_match(found.nearest("up", origin))
             self.update_rows()
             if not found.running:
                 return
@@ -330,16 +330,16 @@ class LogView(Rows):
             origin = self.source.rows[self._top.row].position if self.source.rows else 0
         unsearched = direction == "up" and found.running and found.found[-1:] == [origin]
         if found is self.search and not unsearched:
-            self._visit(found.nearest(direction, origin))
+            self._go_to_match(found.nearest(direction, origin))
 
-    def _visit(self, match: int | None) -> None:
+    def _go_to_match(self, match: int | None) -> None:
         self.match = match
         if match is None or self.search.file is None:
             self.update_rows()
             return
         self.pause()
         if (index := self._match_index) is not None and self.search.query.marks(self.source.rows[index]):
-            self._show(self.source.rows[index].position)
+            self._scroll_to_row(self.source.rows[index].position)
             self.update_rows()
         else:
             self._load(partial(self._jump, match, self.search.file), replaces=True)

@@ -45,7 +45,9 @@ class HelpScreen(Dialog[None]):
         of_page = app.screen.active_bindings.items() if len(app.screen_stack) > 1 else ()
         self._page = list(_facts(app, ((key, each.binding) for key, each in of_page)))
         named = ((each, keys.action_of(each)) for each in keys.MAIN)
-        of_main = [each for each, name in named if name not in keys.STEERING or not app.why_not(name)]
+        of_main = [
+            each for each, name in named if name not in keys.CHANGING_ACTIONS or not app.unavailable_reason(name)
+        ]
         self._main = list(_facts(app, ((key, each) for each in of_main for key in keys.keys_of(each))))
 
     def contents(self) -> ComposeResult:

@@ -31,7 +31,7 @@ class Page(TrueSizeScreen[None]):
     DEFAULT_CSS = "Page { layout: vertical; overflow: hidden; #title { height: 1; padding: 0 1; } }"
     app: SessionApp
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back", id="back", tooltip="Go back one step.")]
-    PERIOD_S: ClassVar[float] = 3.0
+    POLL_INTERVAL_S: ClassVar[float] = 3.0
     """Seconds from an answer of the engine to the next query."""
     OPENED_BY: ClassVar[str] = ""
     """The action that opens the page from any screen; not available while it is open."""
@@ -71,7 +71,7 @@ class Page(TrueSizeScreen[None]):
 
     @work(exclusive=True, group="poll")
     async def poll(self) -> None:
-        """Asks now, and again every `PERIOD_S`."""
+        """Asks now, and again every `POLL_INTERVAL_S`."""
         while True:
             try:
                 await self.ask()
@@ -79,7 +79,7 @@ class Page(TrueSizeScreen[None]):
             except GmgError as error:
                 self.failure = str(error)
             self.show_title()
-            await asyncio.sleep(self.PERIOD_S)
+            await asyncio.sleep(self.POLL_INTERVAL_S)
 
     async def ask(self) -> None:
         """Queries the engine for data not in snapshots, and shows it. Raises `GmgError` if it does not answer."""
@@ -87,7 +87,7 @@ class Page(TrueSizeScreen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Returns True if the action is available; read-only screens have none that change something."""
-        return not self.app.why_not(action)
+        return not self.app.unavailable_reason(action)
 
     def has_effect(self, action: str) -> bool:
         """Returns False if the keys of `action` would do nothing, or only show a message."""

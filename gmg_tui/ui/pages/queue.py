@@ -19,7 +19,7 @@ from gmg_tui.results.report import best_of, ordered
 from gmg_tui.ui import worker_text
 from gmg_tui.ui.drawing import Piece
 from gmg_tui.ui.facts import Fact
-from gmg_tui.ui.header import progress
+from gmg_tui.ui.header import queue_progress
 from gmg_tui.ui.pages.page import LogPage, TablePage
 from gmg_tui.ui.table import Table
 
@@ -108,7 +108,7 @@ class JobsPage(TablePage[T], Generic[T]):
 # Jobs
 
 
-def _live(job: JobRecord, worker: Worker, group_fps: float | None, now: float) -> JobRecord:
+def _with_live_figures(job: JobRecord, worker: Worker, group_fps: float | None, now: float) -> JobRecord:
     """Returns the job with the figures of its first worker, and the rate of all ranks if it runs as a group."""
     fps, newest, lasted_s = worker.fps, worker.newest, worker.attempt_s(now)
     rate = group_fps if job.world_size is not None else fps.settled if fps is not None else None
@@ -143,7 +143,7 @@ class QueuePage(JobsPage[JobRecord]):
         Binding("r", "retry", "Run again", id="restart", tooltip="Retry: run the selected job again.")
     ]
     PALETTE = (("Retry failed jobs", "Run all failed jobs again, in order.", "retry_failed"),)
-    PERIOD_S = 0.25
+    POLL_INTERVAL_S = 0.25
 
     def __init__(self) -> None:
         super().__init__(
@@ -175,7 +175,7 @@ class QueuePage(JobsPage[JobRecord]):
         queue = self.app.view.queue
         if queue is None or queue.version == self._version:
             return
-        await asyncio.sleep(self.PERIOD_S * (len(self._records) // JOBS_PER_QUERY))  # longer queues less often
+        await asyncio.sleep(self.POLL_INTERVAL_S * (len(self._records) // JOBS_PER_QUERY))  # longer queues less often
         parts = [await self.app.engine.queue(first, JOBS_PER_QUERY) for first in range(0, queue.jobs, JOBS_PER_QUERY)]
         self._version = queue.version
         self._records = {job.number: job for part in parts for job in part}  # a job that moves may be in two parts
@@ -189,7 +189,7 @@ class QueuePage(JobsPage[JobRecord]):
             order, column, _ = ordered(jobs, sweep.best if sweep is not None else None)
             if column is not None and (best := best_of(order, column)) is not None:
                 self._best = f"best: #{best.number} {best.name}, {column.heading} {column.text(best)}"
-        self.table.use(_columns(jobs, column))
+        self.table.set_columns(_columns(jobs, column))
 
     def update_snapshot(self) -> None:
         """Updates the jobs that may have changed: those with workers."""
@@ -198,7 +198,7 @@ class QueuePage(JobsPage[JobRecord]):
         workers = {worker.job: worker for worker in reversed(snapshot.workers) if not worker.state.ended}
         groups = {group.job: group.fps for group in snapshot.groups}
         live = {
-            number: _live(job, worker, groups.get(number), snapshot.time)
+            number: _with_live_figures(job, worker, groups.get(number), snapshot.time)
             for number, worker in workers.items()
             if number is not None and (job := records.get(number)) is not None
         }
@@ -219,7 +219,7 @@ class QueuePage(JobsPage[JobRecord]):
         """Returns the queue's progress, the best job and, at the end, the command for the results."""
         queue = self.app.view.queue or Queue(0, 0, 0, 0, 0, 0)
         parts = [(f"{self.app.view.session.spec.name}  ", "title")]
-        parts += progress(queue, self.app.view.snapshot.elapsed_s, self.app.size.width)
+        parts += queue_progress(queue, self.app.view.snapshot.elapsed_s, self.app.size.width)
         parts += [(f"  {self._best}", "ok")] if self._best else []
         return [*parts, *([(f"  gmg-tui report {self.app.view.session.spec.name}", "dim")] if queue.ended else [])]
 

@@ -18,7 +18,7 @@ from gmg_tui.ui.pages.page import TablePage
 from gmg_tui.ui.table import Table
 
 
-class Row(NamedTuple):
+class TriedRow(NamedTuple):
     """A row of the table of tried arguments."""
 
     tried: Tried
@@ -31,7 +31,7 @@ class Row(NamedTuple):
         return repr((self.tried.args, sorted(self.tried.env.items())))
 
 
-def columns(rows: Iterable[Tried]) -> list[Column[Row]]:
+def columns(rows: Iterable[Tried]) -> list[Column[TriedRow]]:
     """Returns the columns for these arguments, with one for each metric."""
     metrics = dict.fromkeys(name for tried in rows for name in tried.metrics)
     return [
@@ -39,7 +39,7 @@ def columns(rows: Iterable[Tried]) -> list[Column[Row]]:
         Column("n_envs", lambda row: row.tried.n_envs, *column.ENVS),
         Column("rate", lambda row: row.tried.rate, *column.FPS),
         *(
-            Column[Row](f"metric_{name}", partial(lambda name, row: row.tried.metrics.get(name), name), name)
+            Column[TriedRow](f"metric_{name}", partial(lambda name, row: row.tried.metrics.get(name), name), name)
             for name in metrics
         ),
         Column("memory_peak_mib", lambda row: row.tried.memory_peak_mib, *column.VRAM),
@@ -60,23 +60,23 @@ def arguments(tried: Tried) -> str:
     return " ".join([*variables, join_args(tried.args) or "no arguments"])
 
 
-def _state(row: Row) -> str:
+def _state(row: TriedRow) -> str:
     """Returns `failed`, or the mark and `running`, if any applies."""
     if row.tried.failed == row.tried.attempts:
         return "failed"
     return " ".join(filter(None, (row.mark, "running" if row.tried.running else "")))
 
 
-def _slots(row: Row) -> str:
+def _slots(row: TriedRow) -> str:
     slots = row.tried.slots
     return slots[0] if len(slots) == 1 else f"{len(slots)} slots"
 
 
-def _style(row: Row) -> str:
+def _style(row: TriedRow) -> str:
     return "error" if row.tried.failed == row.tried.attempts else "ok"
 
 
-class TriedPage(TablePage[Row]):
+class TriedPage(TablePage[TriedRow]):
     """The results of each set of arguments, the fastest first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -96,8 +96,10 @@ class TriedPage(TablePage[Row]):
         """Queries the tried arguments."""
         rows = await self.app.engine.tried()
         best, mark = self._best(rows), "fastest" if self.app.view.snapshot.tuning is None else "recommended"
-        self.table.use(columns(rows))
-        self.listing.show([Row(tried, mark if tried is best else "") for tried in rows], "Nothing has been tried yet.")
+        self.table.set_columns(columns(rows))
+        self.listing.show(
+            [TriedRow(tried, mark if tried is best else "") for tried in rows], "Nothing has been tried yet."
+        )
 
     def _best(self, rows: Sequence[Tried]) -> Tried | None:
         """Returns the fastest; in a tuning, its more carefully measured recommendation."""
@@ -115,7 +117,7 @@ class TriedPage(TablePage[Row]):
         count = f"{units.count(self.table.row_count, 'set')} of arguments" if not self.failure else ""
         return ("Tried", "title"), (f"  {count}", "dim")
 
-    def facts(self, row: Row) -> Iterator[Fact]:
+    def facts(self, row: TriedRow) -> Iterator[Fact]:
         """Yields the arguments in full, why an attempt failed, and the attempts."""
         tried = row.tried
         counts = (

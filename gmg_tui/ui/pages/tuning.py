@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.containers import Container, Vertical
 
 from gmg_tui.model import Answer, Best, Trial, TrialState, Tuning, units
-from gmg_tui.results import tuning_text as tune_words
+from gmg_tui.results import tuning_text
 from gmg_tui.ui import terminal
 from gmg_tui.ui.curve import curve
 from gmg_tui.ui.drawing import Piece, Row
@@ -53,13 +53,13 @@ class TuningPage(JobsPage[Trial]):
     def __init__(self) -> None:
         spec = self._tuning.spec
         trials = Table(
-            tune_words.columns(spec),
+            tuning_text.columns(spec),
             key=lambda trial: str(trial.number),
             style=lambda trial: _STYLES[trial.state],
             follow=lambda trials: max(trials, key=lambda trial: trial.number, default=None),
         )
         super().__init__(trials)
-        letters, *columns = tune_words.answer_columns(spec)
+        letters, *columns = tuning_text.answer_columns(spec)
         letters = replace(letters, value=lambda row: f"{row[0][0].upper()} {row[0]}")  # as on the axis of the curve
         self._answers = Table([letters, *columns], key=lambda named: named[0])
         self._curve = Lines(self._curve_rows, id="curve")
@@ -83,7 +83,7 @@ class TuningPage(JobsPage[Trial]):
     def update_snapshot(self) -> None:
         """Shows the newest state of the tuning."""
         self.show_title()
-        self._answers.show(tune_words.values_of(self._tuning.answer, self._tuning.spec))
+        self._answers.show(tuning_text.values_of(self._tuning.answer, self._tuning.spec))
         self.listing.show(sorted(self._tuning.trials, key=lambda trial: trial.number), "No trial has started yet.")
         self._notes.show(self._facts(self._tuning, self._tuning.answer))
         self.on_table_moved()
@@ -108,12 +108,12 @@ class TuningPage(JobsPage[Trial]):
         return [
             ("simulated  " if view.session.spec.simulate is not None else "", "warn"),
             (f"{view.session.spec.name}  ", "title"),
-            ("ended  " if view.over else "read-only  " if view.readonly else "", "warn"),
+            ("ended  " if view.already_ended else "read-only  " if view.readonly else "", "warn"),
             (f"{running} running  " if running else "", "ok"),
             (f"{failed} failed  " if failed else "", "error"),
             (f"{_trials(tuning)}  {units.clock(view.snapshot.elapsed_s)}", "dim"),
             (f"  about {left}" if (left := units.time_left(tuning.eta_s)) and not tuning.ended else "", "text"),
-            (f"  {tune_words.step_number(tuning)}", "title"),
+            (f"  {tuning_text.step_number(tuning)}", "title"),
             (f"  {tuning.step}", "title" if not tuning.ended else "warn" if tuning.reached else "ok"),
             (f"  last step: {tuning.reached}" if tuning.reached else "", "warn"),
         ]
@@ -121,7 +121,7 @@ class TuningPage(JobsPage[Trial]):
     def facts(self, row: Trial) -> Iterator[Fact]:
         """Yields the trial with its rate, and its reason."""
         spec = self._tuning.spec
-        rate = f"{tune_words.rate(row.rate, spec)}{tune_words.margin(row)}" if row.rate is not None else ""
+        rate = f"{tuning_text.rate(row.rate, spec)}{tuning_text.margin(row)}" if row.rate is not None else ""
         text = f"#{row.number} {spec.variable}={row.value:,} on {row.slot}  {row.state.value}  {rate}"
         yield Fact("", f"{text}  {row.reason or ''}", "error" if row.reason else "text")
 
@@ -137,10 +137,10 @@ class TuningPage(JobsPage[Trial]):
             yield Fact("command", f"$ {self._command(best)}", "strong")
         notes = [
             *(("warning", warning, "warn") for warning in answer.warnings),
-            ("limit", tune_words.limit(answer, tuning.spec), "error" if answer.edge is not None else "text"),
-            ("together", tune_words.rate_together(answer, tuning.spec), "strong"),
-            ("slots", tune_words.factors(answer), "text"),
-            ("note", tune_words.caution(tuning.spec) if best is not None else "", "text"),
+            ("limit", tuning_text.limit(answer, tuning.spec), "error" if answer.edge is not None else "text"),
+            ("together", tuning_text.rate_together(answer, tuning.spec), "strong"),
+            ("slots", tuning_text.factors(answer), "text"),
+            ("note", tuning_text.caution(tuning.spec) if best is not None else "", "text"),
             ("measured on", f"{answer.model.removeprefix('NVIDIA ')}, {units.count(len(answer.slots), 'slot')}", "dim"),
         ]
         yield from (Fact(*note) for note in notes if note[1])
@@ -153,7 +153,7 @@ class TuningPage(JobsPage[Trial]):
         return named[1] if named is not None else None
 
     def _command(self, best: Best) -> str:
-        return shlex.join(tune_words.command(self.app.view.session.spec, self._tuning.spec.variable, best.value))
+        return shlex.join(tuning_text.command(self.app.view.session.spec, self._tuning.spec.variable, best.value))
 
     async def action_copy(self) -> None:
         """Copies the command line of the selected value."""

@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from gmg_tui.model import Curve, Point, units
 from gmg_tui.model.curves import rank
 from gmg_tui.results.column import Column
-from gmg_tui.ui.charts import AXIS_ROWS, GUTTER, ROWS_PER_TICK, Canvas, axis, bottom_axis, fitted, joined
+from gmg_tui.ui.charts import AXIS_ROWS, GUTTER, ROWS_PER_TICK, Canvas, axis, bottom_axis, fit_axis, interpolate
 from gmg_tui.ui.drawing import Row, braille_line
 from gmg_tui.ui.facts import Fact, Facts
 from gmg_tui.ui.rows import Lines
@@ -24,7 +24,7 @@ _TICK_CELLS: Final = 16
 """Minimum cells between two labelled steps."""
 
 
-class Named(NamedTuple):
+class NamedCurve(NamedTuple):
     """A metric."""
 
     name: str
@@ -41,9 +41,9 @@ class Named(NamedTuple):
         return self.curve.best(self.name)
 
 
-def _history(of: Named) -> str | None:
+def _sparkline(metric: NamedCurve) -> str | None:
     """Returns a sparkline, scaled to its values; None if all are equal."""
-    values = [point.value if math.isfinite(point.value) else None for point in of.curve.points]
+    values = [point.value if math.isfinite(point.value) else None for point in metric.curve.points]
     known = [value for value in values if value is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
     if not high - low > 0:
@@ -53,23 +53,23 @@ def _history(of: Named) -> str | None:
 
 
 _COLUMNS: Final = (
-    Column[Named]("group", lambda of: of.group or None, left=True, limit=24),
-    Column[Named]("metric", lambda of: of.name.removeprefix(f"{of.group}/"), left=True, limit=36),
-    Column[Named]("value", lambda of: of.curve.last),
-    Column[Named]("history", _history, left=True),
-    Column[Named]("best", lambda of: of.best and of.best.value),
-    Column[Named]("best_step", lambda of: of.best and of.best.step, "at step"),
-    Column[Named]("lowest", lambda of: of.curve.lowest and of.curve.lowest.value),
-    Column[Named]("highest", lambda of: of.curve.highest and of.curve.highest.value),
+    Column[NamedCurve]("group", lambda metric: metric.group or None, left=True, limit=24),
+    Column[NamedCurve]("metric", lambda metric: metric.name.removeprefix(f"{metric.group}/"), left=True, limit=36),
+    Column[NamedCurve]("value", lambda metric: metric.curve.last),
+    Column[NamedCurve]("history", _sparkline, left=True),
+    Column[NamedCurve]("best", lambda metric: metric.best and metric.best.value),
+    Column[NamedCurve]("best_step", lambda metric: metric.best and metric.best.step, "at step"),
+    Column[NamedCurve]("lowest", lambda metric: metric.curve.lowest and metric.curve.lowest.value),
+    Column[NamedCurve]("highest", lambda metric: metric.curve.highest and metric.curve.highest.value),
 )
 
 
-def arranged(curves: Mapping[str, Curve]) -> list[Named]:
+def sort_metrics(curves: Mapping[str, Curve]) -> list[NamedCurve]:
     """Returns the metrics by group, those with rewards first."""
     ranks: dict[str, int] = {}
-    for of in (named := [Named(*each) for each in curves.items()]):
-        ranks[of.group] = min(rank(of.name), ranks.get(of.group, rank(of.name)))
-    return sorted(named, key=lambda of: (ranks[of.group], of.group, rank(of.name), of.name))
+    for metric in (named := [NamedCurve(*each) for each in curves.items()]):
+        ranks[metric.group] = min(rank(metric.name), ranks.get(metric.group, rank(metric.name)))
+    return sorted(named, key=lambda metric: (ranks[metric.group], metric.group, rank(metric.name), metric.name))
 
 
 class MetricsTab(Vertical):
@@ -84,7 +84,7 @@ class MetricsTab(Vertical):
 
     def __init__(self) -> None:
         super().__init__()
-        self.table = Table(_COLUMNS, key=lambda of: of.name)
+        self.table = Table(_COLUMNS, key=lambda metric: metric.name)
         self.table.can_focus = False
         self._facts, self._drawing = Facts(block_width=44), Lines(self._chart_rows)
         self._curves: Mapping[str, Curve] = {}
@@ -102,7 +102,7 @@ class MetricsTab(Vertical):
         self._drawing.display = bool(self.chart)
         self.table.display = self._facts.display = not self.chart
         self._drawing.show((self.chart, curves.get(self.chart)))
-        self.table.show(arranged(curves))
+        self.table.show(sort_metrics(curves))
         self._facts.show(facts)
 
     def _chart_rows(self, width: int, height: int) -> list[Row]:
@@ -137,12 +137,12 @@ def chart_rows(name: str, curve: Curve, width: int, height: int) -> list[Row]:
         ]
     by_step = all(point.step is not None for point in points)
     places = [float(point.step or 0) if by_step else point.time - points[0].time for point in points]
-    scale = fitted([point.value for point in points], max(1, height // ROWS_PER_TICK))
+    scale = fit_axis([point.value for point in points], max(1, height // ROWS_PER_TICK))
     low, high = min(places), max(places)
     across = axis(low, high if high > low else low + 1, max(1, plot // _TICK_CELLS))
     columns = {round(across.fraction(tick) * (plot - 1)): tick for tick in across.ticks}
     values = [scale.fraction(point.value) for point in points]
-    line = joined([across.fraction(x) for x in places], values, 2 * plot)
+    line = interpolate([across.fraction(x) for x in places], values, 2 * plot)
     rows = Canvas(plot, height).plot(line, scale.labels(height), columns, "fps")
     write = (lambda tick: across.label(tick)) if by_step else units.span
     ticks = {column: write(tick) for column, tick in columns.items()}

@@ -20,7 +20,7 @@ from gmg_tui.ui.facts import Fact, Facts
 from gmg_tui.ui.log.view import LogView
 from gmg_tui.ui.pane import worker_facts as facts
 from gmg_tui.ui.pane.metrics_tab import HISTORY_POINTS, MetricsTab
-from gmg_tui.ui.pane.why_tab import SPEED_GAP_S, WhyTab
+from gmg_tui.ui.pane.why_tab import SPEED_POLL_INTERVAL_S, WhyTab
 from gmg_tui.ui.pane.worker_charts import chart_rows
 from gmg_tui.ui.rows import Lines, is_seen
 from gmg_tui.ui.slots import job_of
@@ -28,9 +28,9 @@ from gmg_tui.ui.table import DescribedTable, Table
 from gmg_tui.ui.view import Tab, View, job_on
 
 _MAX_NOTES: Final = 4
-_STATUS_CELLS: Final = 22
+_MIN_STATUS_CELLS: Final = 22
 """Free cells beside the tabs needed for lines between them."""
-_URGENT: Final = frozenset({"warn", "strong"})
+_URGENT_STYLES: Final = frozenset({"warn", "strong"})
 """Styles of states that take room from the tabs."""
 
 
@@ -60,7 +60,7 @@ class Pane(Vertical):
         & > #charts { height: 1fr; padding: 0 1; }
     }
     """
-    PERIOD_S: ClassVar[float] = 3.0
+    POLL_INTERVAL_S: ClassVar[float] = 3.0
     """Seconds from an answer of the engine to the next query."""
 
     def __init__(self, view: View, engine: Source) -> None:
@@ -97,31 +97,31 @@ class Pane(Vertical):
         match tab:
             case Tab.CHARTS:
                 charts = Lines(self._chart_rows, id="charts")
-                return PaneTab(charts, lambda answer: charts.show((self._entry, answer)), engine.series)
+                return PaneTab(charts, lambda answer: charts.show((self._charted, answer)), engine.series)
             case Tab.PROCESSES:
-                return self._listing(
+                return self._table_tab(
                     Table(facts.PROCESS_COLUMNS, key=lambda process: str(process.pid)),
                     lambda process: [Fact("command", facts.process_command(process))],
                     lambda details: (details and details.processes) or (),
-                    self._no_processes,
+                    self._no_processes_text,
                     engine.details,
                 )
             case Tab.ATTEMPTS:
                 columns = facts.attempt_columns(lambda: self._view.snapshot.time)
                 style = worker_text.STATE_STYLES
-                return self._listing(
+                return self._table_tab(
                     Table(columns, key=lambda each: str(each.number), style=lambda each: style[each.state]),
                     facts.attempt_facts,
                     self._attempts,
-                    lambda _: self._waiting or "No attempt has started yet.",
+                    lambda _: self._waiting_text or "No attempt has started yet.",
                     engine.details,
                 )
             case Tab.EVENTS:
-                return self._listing(
+                return self._table_tab(
                     Table(facts.EVENT_COLUMNS, key=lambda event: str(event.number)),
                     lambda event: [Fact(event.kind.value, event.text)],
                     lambda happened: (happened or ())[::-1],
-                    lambda _: self._waiting or "Nothing has happened yet.",
+                    lambda _: self._waiting_text or "Nothing has happened yet.",
                     lambda _: engine.happened(),
                 )
             case Tab.SETUP:
@@ -137,13 +137,13 @@ class Pane(Vertical):
                     lambda curves: metrics.show(
                         curves or {},
                         self._facts(),
-                        self._waiting or "No metric has been reported; see `gmg-tui guide other-scripts`.",
+                        self._waiting_text or "No metric has been reported; see `gmg-tui guide other-scripts`.",
                     ),
                     partial(self._ask_metrics, metrics),
                 )
 
     @staticmethod
-    def _listing(
+    def _table_tab(
         table: Table[Any],
         describe: Callable[[Any], Iterable[Fact]],
         rows_of: Callable[[Any], Sequence[object]],
@@ -203,7 +203,7 @@ class Pane(Vertical):
         self._bar.update_rows()
 
     @property
-    def _waiting(self) -> str:
+    def _waiting_text(self) -> str:
         """The text shown until the engine has answered; empty after that."""
         return "" if self._view.tab in self._answers else self._failure or "Waiting for the engine"
 
@@ -223,7 +223,7 @@ class Pane(Vertical):
                 except GmgError as error:
                     self._failure = str(error)
                 self.update()
-            await asyncio.sleep(SPEED_GAP_S if tab is Tab.WHY else self.PERIOD_S)
+            await asyncio.sleep(SPEED_POLL_INTERVAL_S if tab is Tab.WHY else self.POLL_INTERVAL_S)
 
     # Contents of tabs
 
@@ -235,30 +235,30 @@ class Pane(Vertical):
         self.log_view.show_newest(printed)
 
     @property
-    def _entry(self) -> object:
-        entry = self._view.of(self._slot) if self._slot else None
+    def _charted(self) -> object:
+        entry = self._view.slot_view(self._slot) if self._slot else None
         return entry and (entry.slot, entry.worker.rate, entry.worker.current_fps, entry.sample)
 
     def _chart_rows(self, width: int, height: int) -> Sequence[Row]:
         series: Series | None = self._answers.get(Tab.CHARTS)
         if series is None or not self._slot:
-            return [Row(width).add(self._waiting, "dim")]
-        return chart_rows(self._view.of(self._slot), series, width, height)
+            return [Row(width).add(self._waiting_text, "dim")]
+        return chart_rows(self._view.slot_view(self._slot), series, width, height)
 
     def _facts(self) -> Iterable[Fact]:
         if not self._slot:
             return
-        entry = self._view.of(self._slot)
+        entry = self._view.slot_view(self._slot)
         yield from facts.worker_facts(entry)
         if (gpu := entry.slot.gpu) is not None:
-            yield from facts.gpu_facts(gpu, entry.sample, entry.worker, over=self._view.over)
+            yield from facts.gpu_facts(gpu, entry.sample, entry.worker, at_end=self._view.already_ended)
 
     async def _ask_setup(self, slot: str) -> tuple[Details, JobRecord | None]:
         return await self._engine.details(slot), await job_on(self._engine, self._view, slot)
 
     def _setup(self, answer: tuple[Details, JobRecord | None] | None) -> Iterable[Fact]:
         if answer is None:
-            yield Fact("", self._waiting, "dim")
+            yield Fact("", self._waiting_text, "dim")
             return
         view, (details, job) = self._view, answer
         command = f"gmg-tui logs {view.session.spec.name} {self._slot if job is None else job.number}"
@@ -269,13 +269,13 @@ class Pane(Vertical):
             yield Fact("Job")
             yield Fact(f"#{job.number}", f"{job.name}  {worker_text.values_of(job)}".rstrip())
 
-    def _no_processes(self, details: Details | None) -> str:
-        if self._view.over:
+    def _no_processes_text(self, details: Details | None) -> str:
+        if self._view.already_ended:
             return "The session has ended, and its processes with it."
-        if self._slot and self._view.of(self._slot).slot.gpu is None:
+        if self._slot and self._view.slot_view(self._slot).slot.gpu is None:
             return f"{self._slot} is a share of the CPU and has no GPU. Metrics shows what its processes use."
         if details is None:
-            return self._waiting
+            return self._waiting_text
         missing = details.processes is None
         return "The driver does not report this GPU's processes." if missing else "No process uses memory on this GPU."
 
@@ -295,14 +295,14 @@ class Pane(Vertical):
         if self._view.tab is not Tab.LOG:
             return [(self._slot, "title")]
         status = self.log_view.status()
-        return [each for each in status if each[0] != "following"] if self._view.over else status
+        return [each for each in status if each[0] != "following"] if self._view.already_ended else status
 
     def _tab_rows(self, width: int, height: int) -> Sequence[Row]:
         row, status, names = Row(width, "─", "border"), self._status(), {tab: tab.value for tab in Tab}
         if events := self._view.snapshot.events:
             names[Tab.EVENTS] += f" {events:,}"
-        urgent = sum(len(text) + 2 for text, style in status if style in _URGENT)
-        wide = sum(len(name) + 3 for name in names.values()) + max(_STATUS_CELLS, urgent) <= width
+        urgent = sum(len(text) + 2 for text, style in status if style in _URGENT_STYLES)
+        wide = sum(len(name) + 3 for name in names.values()) + max(_MIN_STATUS_CELLS, urgent) <= width
         gap, room = " ─ " if wide else " ", width - 1 - urgent
         tabs, active = list(Tab), list(Tab).index(self._view.tab)
         if sum(len(gap + name) for name in names.values()) > room:
@@ -315,7 +315,7 @@ class Pane(Vertical):
             row.add(gap, "border").add(name, style, click=("screen.show_tab", tab.value))
         row.add("" if len(names) == len(tabs) else " …", "dim").add(" ")
         for text, style in status:  # the most important first
-            text = cut(text, row.room - 2) if style in _URGENT else text
+            text = cut(text, row.room - 2) if style in _URGENT_STYLES else text
             row.end(f" {text} " if text else "", style)
         return [row]
 
@@ -323,10 +323,10 @@ class Pane(Vertical):
 def title_rows(view: View, width: int, height: int) -> Sequence[Row]:
     """Returns the selected worker and its problems, shown while the pane hides the workers."""
     if not view.selected:
-        return [Row(width).add(view.why_empty, "warn")]
+        return [Row(width).add(view.empty_text, "warn")]
     if view.selected not in view.slots:
         return [Row(width).add(f" {view.selected} is not in use any more", "warn")]
-    entry = view.of(view.selected)
+    entry = view.slot_view(view.selected)
     worker, row = entry.worker, Row(width)
     row.end(f"{view.slots.index(view.selected) + 1} of {len(view.slots)} ", "dim")
     row.add(f" {entry.slot.name}", "title").add(f" · {worker_text.gpu_name(entry.slot)}  ")

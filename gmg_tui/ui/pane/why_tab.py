@@ -14,7 +14,7 @@ from gmg_tui.ui import keys
 from gmg_tui.ui.facts import Fact, Facts
 from gmg_tui.ui.view import View
 
-SPEED_GAP_S: Final = 0.2
+SPEED_POLL_INTERVAL_S: Final = 0.2
 """Seconds between two queries of speed facts, which take nearly a second."""
 
 
@@ -25,16 +25,16 @@ class WhyTab(Facts):
         super().__init__()
         self._view, self._engine = view, engine
         self._speed: SpeedFacts | None = None
-        self._stacks: tuple[str, str | None, HotSpot | None] = "", None, None
+        self._sampled: tuple[str, str | None, HotSpot | None] = "", None, None
         """The slot whose stacks were sampled, an error, and the function found."""
-        self._traces: tuple[str, float, list[Fact]] = "", 0.0, []
+        self._shown_stacks: tuple[str, float, list[Fact]] = "", 0.0, []
         """The slot whose stacks are shown, the time they were taken, and the stacks."""
 
     def show_verdict(self, speed: SpeedFacts | None) -> None:
         """Shows the verdict (None until the facts are known) and the stacks."""
         self._speed = speed
-        verdict = self._rows(speed) if speed is not None else [Fact("", "Waiting for the engine", "dim")]
-        slot, taken, traces = self._traces
+        verdict = self._verdict_facts(speed) if speed is not None else [Fact("", "Waiting for the engine", "dim")]
+        slot, taken, traces = self._shown_stacks
         if slot != self._view.selected:
             self.show(verdict)
             return
@@ -42,15 +42,15 @@ class WhyTab(Facts):
         traces = traces or [Fact("", "Waiting for the worker", "dim")]
         self.show([*verdict, Fact(f"Python stacks, {age} ago"), *traces])
 
-    def _rows(self, speed: SpeedFacts) -> Iterator[Fact]:
-        slot, trouble, spot = self._stacks
+    def _verdict_facts(self, speed: SpeedFacts) -> Iterator[Fact]:
+        slot, trouble, spot = self._sampled
         here = slot == self._view.selected
         verdict = judge(structs.replace(speed, hot_spot=spot) if here else speed)
         yield Fact("verdict", verdict.text, "strong" if verdict.certain else "text")
         if verdict.advice:
             yield Fact("try", verdict.advice)
         yield from (Fact("" if number else "figures", text) for number, text in enumerate(verdict.evidence))
-        key = keys.displayed(self.app, "details")
+        key = keys.display_name(self.app, "details")
         if here and trouble is not None:
             yield Fact("stacks", trouble, "dim")
         elif speed.state.live and not self._view.readonly and not (here and spot):
@@ -60,30 +60,30 @@ class WhyTab(Facts):
     async def take_stacks(self) -> None:
         """Samples the selected worker's stacks."""
         slot = self._view.selected
-        self._stacks = slot, "taken now", None
+        self._sampled = slot, "taken now", None
         self.show_verdict(self._speed)
         try:
             spot = await self._engine.hot_spot(slot)
-            self._stacks = slot, None if spot is not None else "all are within the simulator's steps", spot
+            self._sampled = slot, None if spot is not None else "all are within the simulator's steps", spot
         except GmgError as error:
-            self._stacks = slot, str(error), None
+            self._sampled = slot, str(error), None
         self.show_verdict(self._speed)
 
     @work(exclusive=True, group="traces")
     async def show_stacks(self) -> None:
         """Shows the stacks of the selected worker and its group, taken only once: it interrupts them."""
         slot, time = self._view.selected, self._view.snapshot.time
-        self._traces = slot, time, []
+        self._shown_stacks = slot, time, []
         self.show_verdict(self._speed)
         try:
-            traces = [fact for each in await self._engine.stacks(slot) for fact in _trace(each)]
+            traces = [fact for each in await self._engine.stacks(slot) for fact in _stack_facts(each)]
         except GmgError as error:
             traces = [Fact("", str(error), "warn")]
-        self._traces = slot, time, traces
+        self._shown_stacks = slot, time, traces
         self.show_verdict(self._speed)
 
 
-def _trace(stacks: Stacks) -> Iterator[Fact]:
+def _stack_facts(stacks: Stacks) -> Iterator[Fact]:
     """Yields the stacks of a worker's threads, the current one first."""
     yield Fact(stacks.slot if stacks.rank is None else f"rank {stacks.rank} · {stacks.slot}")
     threads = sorted(stacks.text.strip().split("\n\n"), key=lambda text: not text.startswith("Current thread"))

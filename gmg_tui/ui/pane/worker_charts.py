@@ -20,7 +20,7 @@ _METRICS: Final = ("fps", "gpu_util_pct", "memory_used_mib", "power_w", "sm_pct"
 
 def chart_rows(entry: SlotView, series: Series, width: int, height: int) -> list[Row]:
     """Returns as many charts of a worker as fit, over its life or its job's newest attempt, on one time axis."""
-    series = _during(series, entry.worker)
+    series = _of_worker(series, entry.worker)
     shown = list(tracks(entry, series))
     if entry.worker.state.ended:  # the GPU's figures of now are not the worker's
         shown[1:] = [track._replace(now="") for track in shown[1:]]
@@ -30,7 +30,7 @@ def chart_rows(entry: SlotView, series: Series, width: int, height: int) -> list
     return stack(shown[:count], width=width, height=height, end=series.end, step_s=series.step_s)
 
 
-def _during(series: Series, worker: Worker) -> Series:
+def _of_worker(series: Series, worker: Worker) -> Series:
     """Returns the part of a slot's series about the worker: from its job's newest attempt on, until its end."""
     count, step_s = len(series.fps), series.step_s
     late_s = max(0.0, series.end - worker.state_since) if worker.state.ended else 0.0

@@ -15,7 +15,7 @@ from gmg_tui.ui.slots import SlotView
 
 _VALUE_CHARS: Final = 2000
 """Maximum characters shown of a variable's value."""
-_COUNTED: Final = {"probe": "inside the script", "printed": "from the lines that the script prints"}
+_COUNT_SOURCES: Final = {"probe": "inside the script", "printed": "from the lines that the script prints"}
 
 
 # The worker
@@ -29,8 +29,8 @@ def worker_facts(entry: SlotView) -> Iterator[Fact]:
         yield Fact("group", worker.group.name)
     yield from _rates(entry)
     yield Fact("envs", units.figure(worker.newest.n_envs, "", units.NOT_KNOWN))
-    if worker_text.getting_ready(worker):
-        usual = worker_text.usual(entry)
+    if worker_text.is_getting_ready(worker):
+        usual = worker_text.usual_text(entry)
         phase = f"{worker_text.phase_of(worker)} for {units.span(worker_text.phase_s(entry))}"
         yield Fact("phase", f"{phase}, {usual}" if usual else phase)
     if progress := worker_text.progress_text(worker):
@@ -46,16 +46,20 @@ def _rates(entry: SlotView) -> Iterator[Fact]:
     fps, rate = worker.fps, units.fps(worker.rate)
     when = "over the whole attempt" if worker.state.ended else "now"
     if worker.fps_in_rank_0:
-        yield Fact("FPS", worker_text.COUNTED if fps is None else f"{rate} {when}, {worker_text.COUNTED}")
+        yield Fact(
+            "FPS", worker_text.COUNTED_IN_RANK_0 if fps is None else f"{rate} {when}, {worker_text.COUNTED_IN_RANK_0}"
+        )
     else:
         ranks = worker.group.world_size if worker.group and worker.newest.fps_of_group else 0
         of = f" of all {units.count(ranks, 'rank')}" if ranks else ""
         yield Fact("FPS", f"{rate} {when}{of}" if fps is not None else rate)
     if worker.alert("silent") is not None:
-        yield Fact("", *worker_text.beside_rate(entry))
+        yield Fact("", *worker_text.rate_note(entry))
     if fps is not None:
         mean = "" if worker.state.ended else f"{units.fps(fps.mean)} FPS, "
-        yield Fact("counted" if worker.state.ended else "whole attempt", f"{mean}{_COUNTED[fps.counted or 'printed']}")
+        yield Fact(
+            "counted" if worker.state.ended else "whole attempt", f"{mean}{_COUNT_SOURCES[fps.counted or 'printed']}"
+        )
         if fps.last is not None:
             yield Fact("printed", f"{units.fps(fps.last)} FPS, the last of {units.count(fps.samples, 'number')}")
 
@@ -70,15 +74,15 @@ def _genesis(worker: Worker) -> str:
 # Its GPU
 
 
-def gpu_facts(gpu: Gpu, sample: GpuSample | None, worker: Worker, *, over: bool = False) -> Iterator[Fact]:
+def gpu_facts(gpu: Gpu, sample: GpuSample | None, worker: Worker, *, at_end: bool = False) -> Iterator[Fact]:
     """Yields the newest sample (with `over`, the run's last one), what does not change, and the health."""
     late = sample is not None and sample.age_s is not None and not sample.silent
-    now = "GPU at the end" if over else "GPU now"
+    now = "GPU at the end" if at_end else "GPU now"
     yield Fact(f"GPU {units.span(sample.age_s)} ago" if sample is not None and late else now)
     if sample is None:
         yield Fact("GPU", "no sample yet", "dim")
     else:
-        yield from _sample_facts(gpu, sample, worker, over=over)
+        yield from _sample_facts(gpu, sample, worker, at_endat_end)
     index = str(gpu.index) if gpu.mig_index is None else f"{gpu.index}, MIG instance {gpu.mig_index}"
     yield Fact("GPU")
     yield Fact("name", gpu.name)
@@ -91,16 +95,16 @@ def gpu_facts(gpu: Gpu, sample: GpuSample | None, worker: Worker, *, over: bool 
         yield from health_facts(sample.health)
 
 
-def _sample_facts(gpu: Gpu, sample: GpuSample, worker: Worker, *, over: bool) -> Iterator[Fact]:
+def _sample_facts(gpu: Gpu, sample: GpuSample, worker: Worker, *, at_end: bool) -> Iterator[Fact]:
     full_mib, limit_w = sample.memory_total_mib or gpu.memory_total_mib, sample.power_limit_w or gpu.power_limit_w
-    memory = "" if over else f", memory {units.figure(sample.memory_util_pct, '%')}"
+    memory = "" if at_end else f", memory {units.figure(sample.memory_util_pct, '%')}"
     yield Fact("GPU", f"{units.figure(sample.gpu_util_pct, '%')}{memory}")
     if sample.sm_pct is not None:
         yield Fact("SMs busy", units.figure(sample.sm_pct, "%"))
     yield Fact("VRAM", f"{units.gib(sample.memory_used_mib)} of {units.gib(full_mib)} GiB")
     yield Fact("power", f"{units.whole(sample.power_w)} of {units.whole(limit_w)} W")
     yield Fact("temperature", units.figure(sample.temperature_c, "°C"))
-    if not over:
+    if not at_end:
         throttle = units.NOT_SUPPORTED if sample.throttle is None else ", ".join(sample.throttle) or "no"
         in_mib, out_mib = sample.pcie_rx_mib_s, sample.pcie_tx_mib_s
         transfer = f"in {units.whole(in_mib)}, out {units.whole(out_mib)} MiB/s"

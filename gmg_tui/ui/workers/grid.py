@@ -15,26 +15,26 @@ from gmg_tui.ui.slots import SlotView, job_of
 from gmg_tui.ui.table import DescribedTable
 from gmg_tui.ui.view import Band, View
 from gmg_tui.ui.workers.rate_line import RateLine, deviation_style, line_rows, rate_lines
-from gmg_tui.ui.workers.table import AROUND, WorkerTable, node_line
+from gmg_tui.ui.workers.table import ROWS_AROUND_TABLE, WorkerTable, node_line
 
-LOG_MIN: Final = 6
+MIN_LOG_ROWS: Final = 6
 """Minimum rows for the log, including its title."""
-_LOG_BELOW_TILES: Final = 8
+_MIN_LOG_ROWS_BELOW_TILES: Final = 8
 """Minimum rows for the log below tiles, unless the user wants tiles."""
-TILE_HEIGHT: Final = 8
+MIN_TILE_ROWS: Final = 8
 """Rows of the smallest tile, including its frame."""
-_TILE_HEIGHT_MAX: Final = 19
-_PANE_SHARE, _PANE_MAX = 0.62, 30
+_MAX_TILE_ROWS: Final = 19
+_PANE_SHARE, _MAX_PANE_ROWS = 0.62, 30
 """Share of the screen, and maximum rows, that growing tiles leave to the pane."""
 _FRAME_WIDTH: Final = 4
 """Columns of a tile's frame and padding."""
-TILE_WIDTH: Final = 38
+MIN_TILE_COLUMNS: Final = 38
 """Columns of the narrowest tile."""
-_AROUND_MIDDLE: Final = 5
+_FIXED_TILE_ROWS: Final = 5
 """Rows of a tile other than its graph and notes."""
 _NOTE_ROWS: Final = 2
 """Rows for notes in a tall tile."""
-_LINE_MIN: Final = 3
+_MIN_GRAPH_ROWS: Final = 3
 """Minimum rows of a graph above notes."""
 _LABEL_WIDTH: Final = 5
 """Columns of the labels left of the graphs."""
@@ -54,27 +54,27 @@ class Plan(NamedTuple):
     """Tiles side by side; 1 in the table."""
     height: int
     """Rows of cells that the grid takes."""
-    tile_height: int = TILE_HEIGHT
+    tile_height: int = MIN_TILE_ROWS
 
 
 def plan(view: View, width: int, height: int) -> Plan:
     """Lays out the workers in `width` × `height` cells shared with the pane below."""
-    widest = max(1, min(len(view.slots), width // TILE_WIDTH))
+    widest = max(1, min(len(view.slots), width // MIN_TILE_COLUMNS))
 
-    def rows_of(columns: int, tile_height: int = TILE_HEIGHT) -> int:
+    def rows_of(columns: int, tile_height: int = MIN_TILE_ROWS) -> int:
         return sum(1 if band.node else tile_height for band in view.bands(columns))
 
     # The fewest columns for the same number of rows: wider tiles.
-    rows, room = rows_of(widest), height - LOG_MIN
+    rows, room = rows_of(widest), height - MIN_LOG_ROWS
     columns = next(each for each in range(1, widest + 1) if rows_of(each) == rows)
-    fits = rows <= height - _LOG_BELOW_TILES and width >= TILE_WIDTH
-    if not rows or view.tiles is False or (view.tiles is None and not fits) or room < TILE_HEIGHT:
-        return Plan(tiles=False, columns=1, height=max(3, min(len(view.bands(1)) + AROUND, room)))
-    tallest = range(_TILE_HEIGHT_MAX, TILE_HEIGHT, -1)
-    most = height - min(height * _PANE_SHARE, _PANE_MAX)
-    each = next((each for each in tallest if rows_of(columns, each) <= most), TILE_HEIGHT)
+    fits = rows <= height - _MIN_LOG_ROWS_BELOW_TILES and width >= MIN_TILE_COLUMNS
+    if not rows or view.tiles is False or (view.tiles is None and not fits) or room < MIN_TILE_ROWS:
+        return Plan(tiles=False, columns=1, height=max(3, min(len(view.bands(1)) + ROWS_AROUND_TABLE, room)))
+    tallest = range(_MAX_TILE_ROWS, MIN_TILE_ROWS, -1)
+    most = height - min(height * _PANE_SHARE, _MAX_PANE_ROWS)
+    each = next((each for each in tallest if rows_of(columns, each) <= most), MIN_TILE_ROWS)
     rows = rows_of(columns, each)
-    return Plan(True, columns, rows if rows <= room else room - room % TILE_HEIGHT, each)
+    return Plan(True, columns, rows if rows <= room else room - room % MIN_TILE_ROWS, each)
 
 
 class Grid(Vertical):
@@ -101,7 +101,7 @@ class Grid(Vertical):
         if self.plan.tiles:
             self._tiles.show(self.plan)
         else:
-            self._listing.show(self._view.bands(1), f"  {self._view.why_empty}")
+            self._listing.show(self._view.bands(1), f"  {self._view.empty_text}")
 
     def go_to_top(self) -> None:
         """Scrolls to the first workers; the selection stays."""
@@ -116,7 +116,7 @@ class Tiles(Rows):
     def __init__(self, view: View) -> None:
         super().__init__()
         self._view = view
-        self._plan = Plan(tiles=True, columns=1, height=TILE_HEIGHT)
+        self._plan = Plan(tiles=True, columns=1, height=MIN_TILE_ROWS)
         self._bands: list[tuple[int, int, Band]] = []
         self._selected = ""
 
@@ -147,7 +147,7 @@ class Tiles(Rows):
         visible = [(first, band) for first, end, band in self._bands if end > top and first < top + height]
         columns, tile_height = self._plan.columns, self._plan.tile_height
         edges = [round(column * width / columns) for column in range(columns + 1)]
-        entries = {name: self._view.of(name) for _, band in visible if not band.node for name in band.slots}
+        entries = {name: self._view.slot_view(name) for _, band in visible if not band.node for name in band.slots}
         lines = rate_lines(entries.values(), width // columns - _FRAME_WIDTH)
         rows: list[Row] = []
         for _, band in visible:
@@ -168,11 +168,13 @@ class Tiles(Rows):
 
 def tile(entry: SlotView, width: int, height: int, line: RateLine) -> list[Row]:
     """Returns a tile: `height` rows of `width` cells."""
-    inner, middle = width - _FRAME_WIDTH, height - _AROUND_MIDDLE
+    inner, middle = width - _FRAME_WIDTH, height - _FIXED_TILE_ROWS
     failed = entry.worker.state is WorkerState.FAILED  # reason and arguments matter more than history
     notes = _note_rows(entry, inner, middle if failed else middle - 1)
     has_line = any(each is not None for each in line.deviations)
-    free = max(0, min(_NOTE_ROWS, middle - _LINE_MIN))  # even without notes, so that all graphs have the same height
+    free = max(
+        0, min(_NOTE_ROWS, middle - _MIN_GRAPH_ROWS)
+    )  # even without notes, so that all graphs have the same height
     history = line_rows(line, middle - max(free, len(notes))) if has_line else []
     blank = [Row(inner)] * (middle - len(notes) - len(history))
     rows = [
@@ -183,11 +185,11 @@ def tile(entry: SlotView, width: int, height: int, line: RateLine) -> list[Row]:
         _processor_row(entry, Row(inner)),
         _memory_row(entry, Row(inner)),
     ]
-    corner, edge = ("┏┓┗┛", "━┃") if entry.chosen else ("╭╮╰╯", "─│")
-    border = "selected" if entry.chosen else "border"
+    corner, edge = ("┏┓┗┛", "━┃") if entry.selected else ("╭╮╰╯", "─│")
+    border = "selected" if entry.selected else "border"
     foot = Row(width, edge[0], border).add(corner[2] + edge[0], border).end(edge[0] + corner[3], border)
-    if entry.chosen and has_line:
-        scale = f" {units.span(line.seconds)} · median ±{100 * line.around:.0f} % "
+    if entry.selected and has_line:
+        scale = f" {units.span(line.seconds)} · median ±{100 * line.half_range:.0f} % "
         foot.add(scale if len(scale) < foot.room else "", "dim")
     return [
         _head(entry, width, corner[:2], edge[0], border),
@@ -200,7 +202,7 @@ def _head(entry: SlotView, width: int, corner: str, line: str, border: str) -> R
     """Returns the upper edge: slot, rank or job, GPU, state and its duration."""
     worker, row = entry.worker, Row(width, line, border)
     row.end(f" {line}{corner[1]}", border)
-    if not worker.state.ended and not worker_text.getting_ready(worker):
+    if not worker.state.ended and not worker_text.is_getting_ready(worker):
         lost_s = worker_text.lost_s(entry)
         since_s = entry.since_s(worker.state_since) if lost_s is None else lost_s
         row.end(units.span(since_s).rjust(_TIME_WIDTH + 1))
@@ -208,7 +210,7 @@ def _head(entry: SlotView, width: int, corner: str, line: str, border: str) -> R
     row.add(f"{corner[0]}{line} ", border)
     if entry.marked:
         row.add("◆ ", "warn")
-    row.add(entry.slot.name, "strong" if entry.chosen else "title")
+    row.add(entry.slot.name, "strong" if entry.selected else "title")
     if worker.group is not None:
         row.add(f" {worker.group.name}", limit=row.room - 1)
     if worker.job is not None:
@@ -222,11 +224,11 @@ def _head(entry: SlotView, width: int, corner: str, line: str, border: str) -> R
 def _rate_row(entry: SlotView, line: RateLine, row: Row) -> Row:
     """Adds the rate, its deviation from the median and the environments, or the phase before the first rate."""
     worker = entry.worker
-    if worker_text.getting_ready(worker):
+    if worker_text.is_getting_ready(worker):
         row.add(f"{worker_text.phase_of(worker)} ", "title")
         return row.add(units.span(worker_text.phase_s(entry)), "strong")
     if worker.fps is None and worker.fps_in_rank_0:
-        return row.add(f"FPS {worker_text.COUNTED}", "dim")
+        return row.add(f"FPS {worker_text.COUNTED_IN_RANK_0}", "dim")
     over = worker.state is not WorkerState.RUNNING and worker.lost_since is None
     row.add(units.fps(worker.rate).rjust(_RATE_WIDTH), worker_text.rate_style(worker)).add(" FPS", "dim")
     row.add(" (final)" if over and worker.fps is not None else "", "dim")
@@ -283,16 +285,16 @@ def _note_rows(entry: SlotView, inner: int, most: int) -> list[Row]:
         last = [Row(inner).add("with".ljust(_LABEL_WIDTH), "dim").add(" ".join(worker.newest.args))]
     elif line:
         last = [Row(inner).add(line, "dim")]
-    advice = entry.chosen or not worker.state.live  # often the same for all running workers
+    advice = entry.selected or not worker.state.live  # often the same for all running workers
     room = most - len(last) if failed else most
     for note in worker_text.remarks(entry, advice=advice):
-        rows += wrapped(note, inner, room - len(rows))
+        rows += wrap_note(note, inner, room - len(rows))
     return [*rows, *last][:most]
 
 
-def wrapped(note: Piece, width: int, rows: int) -> list[Row]:
+def wrap_note(note: Piece, width: int, rows: int) -> list[Row]:
     """Returns a note in at most `rows` rows, broken at spaces and cut at the end."""
     text, style = note
-    parts = facts.wrapped(text, width)
+    parts = facts.wrap(text, width)
     lines = [*parts[: rows - 1], " ".join(parts[rows - 1 :])][:rows] if rows > 0 else []
     return [Row(width).add(part, style) for part in lines if part]

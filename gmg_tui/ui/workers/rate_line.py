@@ -29,10 +29,10 @@ class RateLine(NamedTuple):
     """Deviations from the median as shares of it, two per cell."""
     now: float | None
     """The current rate's deviation; None without a rate or a median."""
-    restarted: int | None
+    restart_cell: int | None
     """The cell where a later attempt started; None if not visible."""
     seconds: int
-    around: float = 0.0
+    half_range: float = 0.0
     """Half the height of the line as a share of the median, the same for all lines shown."""
 
     @property
@@ -47,8 +47,8 @@ def rate_lines(entries: Iterable[SlotView], cells: int) -> dict[str, RateLine]:
     longest = max((_known_s(entry) for entry in shown), default=0)
     dot_s = next((each for each in _DOTS_S if longest <= 2 * cells * each), _DOTS_S[-1])
     lines = {entry.slot.name: _rate_line(entry, cells, dot_s) for entry in shown}
-    around = common_range(lines.values())
-    return {name: line._replace(around=around) for name, line in lines.items()}
+    half_range = common_range(lines.values())
+    return {name: line._replace(half_range=half_range) for name, line in lines.items()}
 
 
 def _known_s(entry: SlotView) -> int:
@@ -96,13 +96,13 @@ def common_range(lines: Iterable[RateLine]) -> float:
 def _fractions(line: RateLine, height: int) -> Values:
     """Returns a line's positions in `height` rows; the median is a row of dots, which absorbs small deviations."""
     middle, last = height * 2 - 1, height * 4 - 1
-    scale = height * 2 / line.around / last
+    scale = height * 2 / line.half_range / last
     return [None if value is None else 1 - middle / last + value * scale for value in line.deviations]
 
 
 def line_text(line: RateLine) -> str:
     """Returns the line in one row, with the symbol of a restart."""
-    (text,), at = braille_line(_fractions(line, 1), line.cells, 1), line.restarted
+    (text,), at = braille_line(_fractions(line, 1), line.cells, 1), line.restart_cell
     return (text if at is None else f"{text[:at]}{_RESTART}{text[at + 1 :]}").rstrip()
 
 
@@ -112,6 +112,6 @@ def line_rows(line: RateLine, height: int) -> list[Row]:
     slow = [any(value is not None and value < _SLOW for value in pair) for pair in pairs]
     canvas = Canvas(line.cells, height)
     canvas.line(_fractions(line, height), ["warn" if each else "fps-graph" for each in slow])
-    if line.restarted is not None:
-        canvas.put(line.restarted, height - 1, _RESTART, "warn")
+    if line.restart_cell is not None:
+        canvas.put(line.restart_cell, height - 1, _RESTART, "warn")
     return canvas.rows()

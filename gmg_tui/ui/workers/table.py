@@ -10,21 +10,21 @@ from gmg_tui.results.column import Column
 from gmg_tui.ui import worker_text
 from gmg_tui.ui.drawing import Piece, Row, load_style
 from gmg_tui.ui.facts import Fact
-from gmg_tui.ui.header import states
-from gmg_tui.ui.slots import ORDERS, SLOT_ORDER, WORKERS, SlotView, in_trouble, job_of, severity
+from gmg_tui.ui.header import state_counts
+from gmg_tui.ui.slots import ORDERS, SLOT_ORDER, WORKERS, SlotView, in_trouble, job_of, urgency_rank
 from gmg_tui.ui.table import Table
 from gmg_tui.ui.view import Band, View
 from gmg_tui.ui.workers.rate_line import RateLine, deviation_style, line_text, rate_lines
 
-AROUND: Final = 2
+ROWS_AROUND_TABLE: Final = 2
 """Rows around the table: the heading above, and the selected worker's line below."""
-_ENVS_FROM: Final = 120
+_MIN_WIDTH_FOR_ENVS: Final = 120
 """Minimum columns to show the number of environments."""
-_HISTORY_FROM: Final = 72
+_MIN_WIDTH_FOR_HISTORY: Final = 72
 """Minimum columns to show the history."""
-_HISTORY_MIN, _HISTORY_MAX = 8, 30
+_MIN_HISTORY_CELLS, _MAX_HISTORY_CELLS = 8, 30
 """Minimum and maximum cells of a history."""
-_WITHOUT_RATE: Final = frozenset({WorkerState.STOPPING, WorkerState.RESTARTING})
+_STATES_WITHOUT_RATE: Final = frozenset({WorkerState.STOPPING, WorkerState.RESTARTING})
 """States shown instead of the last rate."""
 _GPU: Final = ("gpu_util_pct", "memory", "power_w", "temperature_c")
 _CPU: Final = ("cpu_pct", "memory_rss_mib")
@@ -41,20 +41,22 @@ def _time(entry: SlotView) -> str:
         return units.span(lost_s)
     if worker.state is WorkerState.RESTARTING and worker.restart_at is not None:
         return f"in {units.span(max(0.0, -entry.since_s(worker.restart_at)))}"
-    ready = worker_text.getting_ready(worker)
+    ready = worker_text.is_getting_ready(worker)
     return units.span(worker_text.phase_s(entry) if ready else worker_text.state_s(entry))
 
 
 def _notes(entry: SlotView) -> list[Piece]:
     notes = worker_text.remarks(entry, advice=False)
-    if worker_text.getting_ready(entry.worker) and not in_trouble(entry):
+    if worker_text.is_getting_ready(entry.worker) and not in_trouble(entry):
         notes.insert(0, (worker_text.phase_of(entry.worker), "title"))
     return notes
 
 
 def _cover_rate(worker: Worker, notes: Sequence[Piece]) -> bool:
     """Returns True if notes cover the rate: it is out of date, or there is an error."""
-    current = worker.fps is not None and not worker_text.getting_ready(worker) and worker.state not in _WITHOUT_RATE
+    current = (
+        worker.fps is not None and not worker_text.is_getting_ready(worker) and worker.state not in _STATES_WITHOUT_RATE
+    )
     return bool(notes) and (not current or notes[0][1] == "error")
 
 
@@ -69,8 +71,8 @@ class WorkerTable(Table[Band]):
     """The table of workers and the lines of their nodes. The cursor is the view's selection."""
 
     GAP: ClassVar[int] = 1
-    FILL: ClassVar[str] = "notes"
-    YIELD: ClassVar[str] = "job"
+    FILL_COLUMN: ClassVar[str] = "notes"
+    SHRINK_COLUMN: ClassVar[str] = "job"
 
     def __init__(self, view: View) -> None:
         super().__init__(
@@ -87,8 +89,8 @@ class WorkerTable(Table[Band]):
         """The columns for the session and the width."""
         view, width = self._view, self.room.width
         names = ["slot", *(["rank"] if view.snapshot.groups else []), *(["job"] if view.queue is not None else [])]
-        names += ["state", "time", "fps", *(["n_envs"] if width >= _ENVS_FROM else [])]
-        names += ["history"] if width >= _HISTORY_FROM else []
+        names += ["state", "time", "fps", *(["n_envs"] if width >= _MIN_WIDTH_FOR_ENVS else [])]
+        names += ["history"] if width >= _MIN_WIDTH_FOR_HISTORY else []
         names += ["notes", *(_GPU if any(slot.gpu is not None for slot in view.session.slots) else _CPU)]
         for name in names:
             self._widths.setdefault(name, len(_COLUMNS[name].heading))
@@ -103,8 +105,8 @@ class WorkerTable(Table[Band]):
 
     def prepare(self, width: int, bands: Sequence[Band]) -> None:
         """Prepares the workers in the visible rows, with their histories on one scale."""
-        self._widths["history"] = cells = max(_HISTORY_MIN, min(_HISTORY_MAX, width // 4 - 12))
-        entries = {band.slots[0]: self._view.of(band.slots[0]) for band in bands if not band.node}
+        self._widths["history"] = cells = max(_MIN_HISTORY_CELLS, min(_MAX_HISTORY_CELLS, width // 4 - 12))
+        entries = {band.slots[0]: self._view.slot_view(band.slots[0]) for band in bands if not band.node}
         lines = rate_lines(entries.values(), cells)
         self._visible = {
             slot: _Visible(entry, notes := _notes(entry), _cover_rate(entry.worker, notes), lines[slot])
@@ -120,7 +122,7 @@ class WorkerTable(Table[Band]):
         match column.name:
             case "slot":
                 mark = "◆" if entry.marked else ""
-                return text + mark, "strong" if entry.chosen else "text"
+                return text + mark, "strong" if entry.selected else "text"
             case "state":
                 stuck = worker.stuck and worker.lost_since is None
                 return f"{worker_text.symbol_of(entry)} {'STUCK' if stuck else text}", worker_text.style_of(entry)
@@ -166,7 +168,7 @@ class WorkerTable(Table[Band]):
         if band.node:
             yield Fact("", f"{band.node} is folded: enter shows its workers", "dim")
             return
-        entry = self._view.of(band.slots[0])
+        entry = self._view.slot_view(band.slots[0])
         worker, notes = entry.worker, worker_text.remarks(entry)
         rank = worker.group.name if worker.group is not None else ""
         envs = units.count(worker.newest.n_envs, "env") if worker.newest.n_envs is not None else ""
@@ -180,7 +182,7 @@ class WorkerTable(Table[Band]):
 
 def node_line(view: View, band: Band, width: int) -> Row:
     """Returns a node's line: its GPUs, workers, rate, power and problems."""
-    entries = [view.of(name) for name in view.nodes[band.node]]
+    entries = [view.slot_view(name) for name in view.nodes[band.node]]
     present = [each for each in entries if view.worker_on(each.slot.name) is not None]
     workers = [each.worker for each in present]
     samples = [each.sample for each in present if each.sample is not None]
@@ -195,10 +197,10 @@ def node_line(view: View, band: Band, width: int) -> Row:
     row.add(f"{'+' if band.slots else '-'} {name} ", "strong" if here else "title")
     gpus = len({each.slot.gpu.uuid for each in entries if each.slot.gpu is not None})
     row.add(units.count(gpus, "GPU") if gpus == len(entries) else units.count(len(entries), "slot"), "dim")
-    for text, style in states(workers):
+    for text, style in state_counts(workers):
         row.add(text, style)
     found = [note] if (note := node_note(view, band.node)) is not None else []
-    worst = min(present, key=severity, default=None)
+    worst = min(present, key=urgency_rank, default=None)
     if worst is not None and in_trouble(worst) and worst.worker.lost_since is None:
         name = worst.slot.name.rpartition("/")[2]
         found += [(f"{name}: {text}", style) for text, style in worker_text.notes(worst)[:1]]

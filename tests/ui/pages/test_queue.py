@@ -65,7 +65,7 @@ class Queue(NamedTuple):
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the page ask soon for what has changed."""
-    monkeypatch.setattr(QueuePage, "PERIOD_S", 0.3)
+    monkeypatch.setattr(QueuePage, "POLL_INTERVAL_S", 0.3)
 
 
 @asynccontextmanager

@@ -123,7 +123,7 @@ async def test_rows_are_sorted_by_heading_or_palette_with_unknown_values_last() 
 
 
 async def test_the_rows_are_current_and_the_cursor_stays_on_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TriedPage, "PERIOD_S", 0.2)
+    monkeypatch.setattr(TriedPage, "POLL_INTERVAL_S", 0.2)
     fake = engine()
     async with opened(fake, "16,384") as pilot:
         await press(pilot, "down", "down")
