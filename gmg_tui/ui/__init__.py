@@ -54,7 +54,7 @@ def run(
         web: True if a browser draws it (`TEXTUAL_DRIVER` says how), without a terminal.
 
     Raises:
-        GmgError: There is no terminal, the session cannot be connect, or the interface failed.
+        GmgError: There is no terminal, the session cannot be opened, or the interface failed.
     """
     return asyncio.run(_run(connect, theme, ascii_only=ascii, mouse=mouse, web=web))
 

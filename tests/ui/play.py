@@ -115,7 +115,7 @@ def table_row(entry: SlotView, width: int) -> tuple[Row, str]:
     (band,) = bands = view.bands(1)
     made.show(bands)
     made.prepare(width, bands)
-    return made.line(band, made.measured({"": band})[""], width), " ".join(fact.text for fact in made.facts(band))
+    return made.line(band, made.measure({"": band})[""], width), " ".join(fact.text for fact in made.facts(band))
 
 
 async def press(pilot: Pilot[Any], *keys: str) -> None:

@@ -82,7 +82,7 @@ def gpu_facts(gpu: Gpu, sample: GpuSample | None, worker: Worker, *, at_end: boo
     if sample is None:
         yield Fact("GPU", "no sample yet", "dim")
     else:
-        yield from _sample_facts(gpu, sample, worker, at_endat_end)
+        yield from _sample_facts(gpu, sample, worker, at_end=at_end)
     index = str(gpu.index) if gpu.mig_index is None else f"{gpu.index}, MIG instance {gpu.mig_index}"
     yield Fact("GPU")
     yield Fact("name", gpu.name)

@@ -14,7 +14,7 @@ def table(app: App[Any]) -> Table[Any]:
 
 def _cells(app: App[Any]) -> list[list[str]]:
     of = table(app)
-    return [[text for text, _ in cells] for cells in of.measured({key: of._rows[key] for key in of._keys}).values()]
+    return [[text for text, _ in cells] for cells in of.measure({key: of._rows[key] for key in of._keys}).values()]
 
 
 def rows(app: App[Any]) -> list[str]:
