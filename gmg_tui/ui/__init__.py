@@ -1,6 +1,6 @@
 """The terminal interface: a client that draws snapshots and sends commands.
 
-This module is light: Textual is imported when the interface starts, not when the command line is read.
+This module is cheap to import: Textual is imported by `load`, not when the command line is parsed.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ _GC_THRESHOLD = 20_000
 
 
 def load() -> None:
-    """Imports the interface, for instance while the engine starts."""
+    """Imports the interface, so that this can be done while the engine starts."""
     for name, value in _TEXTUAL_SWITCHES.items():
         os.environ.setdefault(name, value)
-    # Imports leave no garbage; looking for it would take 5 % of the time, now and later.
+    # Imports leave no garbage: collections would cost 5 % of the time, now and later.
     gc.disable()
     try:
         importlib.import_module("gmg_tui.ui.app")
@@ -51,7 +51,7 @@ def run(
         theme: One of `options.THEMES`; None for the first.
         ascii: True to draw only ASCII characters.
         mouse: True to have the terminal report the mouse.
-        web: True if a browser draws it (`TEXTUAL_DRIVER` says how), without a terminal.
+        web: True to draw in a browser instead of a terminal, with the driver in `TEXTUAL_DRIVER`.
 
     Raises:
         GmgError: There is no terminal, the session cannot be opened, or the interface failed.
@@ -70,17 +70,17 @@ async def _run(
         app = GmgApp(engine, theme=theme, ascii_only=ascii_only, web=web)
         with terminal.watch(lambda: app.finish("looked" if engine.ended else "detached"), terminal=not web):
             outcome = await app.run_async(mouse=mouse)
-        if web and outcome is None:  # its page was closed
+        if web and outcome is None:  # the browser's page was closed
             outcome = Outcome("detached", app.view.session, app.view.snapshot)
     finally:
         await engine.close()
         if not web:
             terminal.drop_keys()
     task = asyncio.current_task()
-    if outcome is None and task is not None and task.cancelling():  # by ctrl+c before the first frame
+    if outcome is None and task is not None and task.cancelling():  # ctrl+c before the first frame
         raise asyncio.CancelledError
     if outcome is None:
         name = engine.welcome.session.spec.name
-        kept = "" if engine.ended else f"; the workers keep running: `gmg-tui attach {name}`"
-        raise GmgError(f"the interface failed{kept}", 1)
+        hint = "" if engine.ended else f"; the workers keep running: `gmg-tui attach {name}`"
+        raise GmgError(f"the interface failed{hint}", 1)
     return outcome

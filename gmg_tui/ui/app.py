@@ -28,7 +28,7 @@ from gmg_tui.ui.terminal import MAX_CELLS, call_after, notification_sequences
 
 
 class GmgApp(SessionApp, inherit_bindings=False):
-    """The interface of one session; `theme` is one of `themes.names()`, or None for the first."""
+    """The interface of one session. `theme` is one of `themes.names()`; None for the first."""
 
     TITLE = "gmg-tui"
     CSS_PATH = Path(__file__).with_name("style.tcss")
@@ -44,8 +44,8 @@ class GmgApp(SessionApp, inherit_bindings=False):
     ) -> None:
         self._filters_of_text = [themes.TextFilter(safe), *([themes.TextFilter(themes.in_ascii)] if ascii_only else [])]
         super().__init__(engine, web=web)
-        for each in themes.all_themes():
-            self.register_theme(each)
+        for definition in themes.all_themes():
+            self.register_theme(definition)
         self.theme = themes.textual_name(theme, no_color=self.no_color)
         self.set_keymap(keys.keymap)
         self.main = MainScreen(self.view, engine)
@@ -58,7 +58,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
         return keys.DISPLAY_NAMES.get(binding.key) or format_key(binding.key)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Returns Textual's filters, then ours: they make text safe and, with `--ascii`, replace other characters."""
+        """Returns Textual's filters, then ours, which remove control characters and, with `--ascii`, other characters."""
         return [*super().get_line_filters(), *self._filters_of_text]
 
     def get_default_screen(self) -> Screen[None]:
@@ -66,7 +66,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
         return self.main
 
     async def on_event(self, event: Event) -> None:
-        """Drops keys while the interface is ending, and sizes in a page's input (`ESC [ 48 ; … t`), which have no limit."""
+        """Drops input while the interface ends, and sizes from a browser (`ESC [ 48 ; … t`) above the limit."""
         ending = self.return_value is not None or not self.screen_stack
         too_large = isinstance(event, Resize) and self.is_web and max(event.size) > MAX_CELLS
         if not too_large and not (ending and isinstance(event, InputEvent)):
@@ -83,19 +83,19 @@ class GmgApp(SessionApp, inherit_bindings=False):
             self.call_later(self.action_queue)
 
     def on_ready(self) -> None:
-        """Reads the log after the first frame, and starts the session: its workers wait for a client that watches."""
+        """Reads the log after the first frame, and tells the engine, whose workers wait for a client to watch."""
         self.call_after_refresh(self.main.open_log)
         self.request(self.engine.watch)
 
     # The terminal
 
     def on_resize(self, event: Resize) -> None:
-        """Redraws everything, even at the same size: an intermediate size may have cut or moved rows."""
+        """Redraws everything, even at the same size: an intermediate size may have cropped or moved rows."""
         self._window = event.size
         self.action_redraw()
 
     def _each_second(self) -> None:
-        """Detects a silent engine, and a change of the window's size that was missed or whose timer was (see `call_after`)."""
+        """Detects a silent engine and missed resizes, in which Textual's timers fail (see `call_after`)."""
         view = self.view
         self._silent_s += 1
         if self._silent_s >= self.SILENT_S and not view.disconnected and not view.already_ended:
@@ -120,11 +120,11 @@ class GmgApp(SessionApp, inherit_bindings=False):
 
     def _apply(self, snapshot: Snapshot) -> None:
         """Applies a snapshot, sends terminal notifications of new events, and schedules a redraw."""
-        last = max((each.number for each in self._newest.occurred), default=0)
-        happened = tuple(each for each in snapshot.occurred if each.number > last and not each.quiet)
+        last = max((event.number for event in self._newest.occurred), default=0)
+        new = tuple(event for event in snapshot.occurred if event.number > last and not event.quiet)
         notify = self.view.session.spec.notify
-        self.write_to_terminal(notification_sequences(notify, happened, tmux=bool(os.environ.get("TMUX"))))
-        if self._newest is not self.view.snapshot:  # too late to draw it
+        self.write_to_terminal(notification_sequences(notify, new, tmux=bool(os.environ.get("TMUX"))))
+        if self._newest is not self.view.snapshot:  # it was never drawn
             self.view.remember(self._newest)
         self._newest = snapshot
         if snapshot.ended and self.view.stopping:
@@ -134,7 +134,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
             call_after(self, self.REDRAW_INTERVAL_S, self.publish)
 
     def _disconnected(self, reason: str) -> None:
-        """Keeps final results on the screen once the engine has exited; otherwise the session is lost."""
+        """Keeps final results on the screen; without them, leaves, as the session is lost."""
         view = self.view
         view.disconnected = True
         if view.stopping:
@@ -156,17 +156,17 @@ class GmgApp(SessionApp, inherit_bindings=False):
         is_typing = bool(self.screen_stack) and self.screen is self.main and self.focused is not None
         if self.unavailable_reason(action) or (is_typing and action != "redraw"):
             return False
-        pages = [each for each in self.screen_stack if isinstance(each, Page)]
+        pages = [screen for screen in self.screen_stack if isinstance(screen, Page)]
         if action in {"queue", "tried"}:
             return all(action != page.OPENED_BY for page in pages)
         return action not in keys.WORKER_ACTIONS or not pages
 
     def get_system_commands(self, screen: Screen[object]) -> Iterator[SystemCommand]:
-        """Yields the actions of `screen`, with and without keys, and the themes."""
+        """Yields commands for the actions of `screen`, with or without keys, and for the themes."""
         order = {keys.action_of(binding): number for number, binding in enumerate(keys.MAIN)}  # as in the help
-        active = [each for each in screen.active_bindings.values() if each.tooltip]
-        bindings = reversed({each.binding.action: each for each in reversed(active)}.values())
-        ordered = sorted(bindings, key=lambda each: order.get(keys.action_of(each.binding), -1))
+        active = [binding for binding in screen.active_bindings.values() if binding.tooltip]
+        by_action = {binding.binding.action: binding for binding in reversed(active)}
+        ordered = sorted(reversed(by_action.values()), key=lambda item: order.get(keys.action_of(item.binding), -1))
         for node, binding, enabled, tooltip in ordered:
             if enabled and keys.action_of(binding) not in {"command_palette", "move"}:
                 title = f"{binding.description} ({self.get_key_display(binding)})"
@@ -178,8 +178,8 @@ class GmgApp(SessionApp, inherit_bindings=False):
             if owner.check_action(name, ()):
                 yield SystemCommand(title, text, partial(self.run_action, action, owner))
         for name in themes.names():
-            use = partial(setattr, self, "theme", themes.textual_name(name, no_color=self.no_color))
-            yield SystemCommand(f"Theme: {name}", f"Use the colours of {name}.", use)
+            set_theme = partial(setattr, self, "theme", themes.textual_name(name, no_color=self.no_color))
+            yield SystemCommand(f"Theme: {name}", f"Use the colours of {name}.", set_theme)
 
     # Pages
 
@@ -198,7 +198,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
         await self.push_screen(TriedPage())
 
     async def action_help(self) -> None:
-        """Shows the help, which begins with the keys of the current page."""
+        """Shows the help, the current page's keys first."""
         from gmg_tui.ui.pages.help import HelpScreen
 
         await self.push_screen(HelpScreen(self))

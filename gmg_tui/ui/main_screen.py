@@ -44,7 +44,7 @@ class MainScreen(TrueSizeScreen[None]):
         self.pane = Pane(view, engine)
         self.log_view = self.pane.log_view
         self._laid_out_size = Size(0, 0)
-        """The size for which the rows were distributed."""
+        """The terminal's size at the last layout of the rows."""
 
     def compose(self) -> ComposeResult:
         """Yields the widgets, from the top."""
@@ -61,7 +61,7 @@ class MainScreen(TrueSizeScreen[None]):
         self.lay_out_rows()
 
     def on_resize(self) -> None:
-        """Distributes the terminal's rows; Textual 8.2.8 posts the same size several times."""
+        """Lays out the rows once per size: Textual 8.2.8 posts the same size several times."""
         if self.app.size != self._laid_out_size:
             self.lay_out_rows()
 
@@ -75,12 +75,12 @@ class MainScreen(TrueSizeScreen[None]):
             self.pane.update()
 
     def on_key(self, event: Key) -> None:
-        """Stops a key that does nothing here, with a message, so that a page that is just opening does not get it."""
+        """Stops keys without an effect, so that a page that is just opening does not get them, and explains bound ones."""
         if self.focused is None:
             event.stop()
-            for each in keys.MAIN:
-                if event.key in keys.keys_of(each) and (reason := self.unavailable_reason(keys.action_of(each))):
-                    self.app.say(f"{each.description} is not possible: {reason}.")
+            for binding in keys.MAIN:
+                if event.key in keys.keys_of(binding) and (reason := self.unavailable_reason(keys.action_of(binding))):
+                    self.app.say(f"{binding.description} is not possible: {reason}.")
 
     def on_screen_resume(self) -> None:
         """Catches up after another screen was on top."""
@@ -93,7 +93,7 @@ class MainScreen(TrueSizeScreen[None]):
         return self._back() is not None if action == "back" else not self.unavailable_reason(action)
 
     def unavailable_reason(self, action: str) -> str:
-        """Returns why an action is not possible on this screen now; empty if it is."""
+        """Returns the reason an action is not possible on this screen now; empty if it is possible."""
         reasons = {
             "mark": "the pane hides the workers, esc shows them" if self._view.maximized else "",
             "search_next": "" if self.log_view.search.query.text else "there is no search, / starts one",
@@ -114,19 +114,21 @@ class MainScreen(TrueSizeScreen[None]):
         """The keys, with `enter` named after its current action."""
         active, (name, _) = super().active_bindings, self._details()
         return {
-            key: each
-            if each.binding.id != "details"
-            else each._replace(binding=replace(each.binding, description=name))
-            for key, each in active.items()
-            if name or each.binding.id != "details"
+            key: item
+            if item.binding.id != "details"
+            else item._replace(binding=replace(item.binding, description=name))
+            for key, item in active.items()
+            if name or item.binding.id != "details"
         }
 
     @property
     def palette(self) -> tuple[tuple[str, str, str], ...]:
-        """Returns the screen's palette entries without a key: title, explanation and action."""
-        tabs = [tab for tab in Tab if tab not in {Tab.PROCESSES, Tab.WHY}]  # which have keys
+        """The palette entries without a key: title, explanation and action."""
+        tabs = [tab for tab in Tab if tab not in {Tab.PROCESSES, Tab.WHY}]  # these have keys
         show = ((f"Show {tab.lower()}", "Show this tab of the pane.", f"show_tab({tab.value!r})") for tab in tabs)
-        sort = ((f"Sort by {each.heading}", "Sort the workers.", f"sort_by({name!r})") for name, each in ORDERS.items())
+        sort = (
+            (f"Sort by {column.heading}", "Sort the workers.", f"sort_by({name!r})") for name, column in ORDERS.items()
+        )
         return (*keys.MAIN_COMMANDS, *show, *sort)
 
     # Workers
@@ -139,12 +141,12 @@ class MainScreen(TrueSizeScreen[None]):
             self.app.refresh_view()
 
     def _details(self) -> tuple[str, Callable[[], object]]:
-        """Returns the name of `enter`'s current action (empty for none), and its function."""
+        """Returns the name of the current action of `enter` (empty if none), and its function."""
         view, shown, attempt = self._view, self.pane.shown, self.pane.attempt
         if view.folded_node and not view.maximized:
             return "Unfold", self.action_fold
-        worker, may_ask = view.worker_on(view.selected), not self.app.unavailable_reason("stacks")
-        if isinstance(shown, WhyTab) and worker is not None and worker.state.live and may_ask:
+        worker, may_sample = view.worker_on(view.selected), not self.app.unavailable_reason("stacks")
+        if isinstance(shown, WhyTab) and worker is not None and worker.state.live and may_sample:
             return "Take stacks", self._take_stacks
         if not view.maximized:
             enlarge = partial(self._maximize, on=True) if view.selected else partial(self.app.say, view.empty_text)
@@ -156,7 +158,7 @@ class MainScreen(TrueSizeScreen[None]):
         return "", lambda: None
 
     async def action_details(self) -> None:
-        """Enlarges the pane, or opens the item in the enlarged one; takes stacks in Why; unfolds a folded node."""
+        """Unfolds a node, takes stacks in Why, enlarges the pane, or opens the item selected in the enlarged pane."""
         if isawaitable(done := self._details()[1]()):
             await done
         self.refresh_bindings()
@@ -183,7 +185,7 @@ class MainScreen(TrueSizeScreen[None]):
         await self.action_show_tab(tabs[(tabs.index(self._view.tab) + step) % len(tabs)])
 
     async def action_stacks(self) -> None:
-        """Shows the Python stack of the selected worker, or of each rank of its group."""
+        """Shows the Python stacks of the selected worker, or of each rank of its group."""
         if not self.app.slots():
             self.app.say_no_target()
             return
@@ -203,7 +205,7 @@ class MainScreen(TrueSizeScreen[None]):
         self.app.refresh_view()
 
     def _back(self) -> Callable[[], object] | None:
-        """Returns the function that goes back one step; None if there is nothing to go back from."""
+        """Returns the function that goes back one step; None if there is no step back."""
         view, shown = self._view, self.pane.shown
         if self.log_view.search.query.text:
             return partial(self.log_view.search_for, "")
@@ -216,7 +218,7 @@ class MainScreen(TrueSizeScreen[None]):
         return partial(view.show_only, "") if view.filter else None
 
     async def action_back(self) -> None:
-        """Ends the search, closes the chart, shrinks the pane, unmarks all or ends the filter: the first that applies."""
+        """Clears the first of these that is on: search, chart, enlarged pane, marks, filter."""
         if (back := self._back()) is not None:
             if isawaitable(done := back()):
                 await done
@@ -231,7 +233,7 @@ class MainScreen(TrueSizeScreen[None]):
 
     def action_trouble(self) -> None:
         """Selects the next worker in trouble, wrapping around."""
-        view, trouble = self._view, self._view.in_trouble()
+        view, trouble = self._view, self._view.slots_in_trouble()
         others = [name for name in trouble if name != view.selected or view.folded_node]
         if not others:
             self.app.say(f"No {'other ' if trouble else ''}worker has problems.")
@@ -268,12 +270,12 @@ class MainScreen(TrueSizeScreen[None]):
         await ask_line(self, LineBar(self._view.filter, hint, self.filter_workers))
 
     def filter_workers(self, text: str) -> None:
-        """Shows only the workers that a filter's `text` matches, and the log of the selected one."""
+        """Shows only the workers that match the filter `text`."""
         self._view.show_only(text)
         self.app.refresh_view()
 
     def action_fold(self, node: str = "") -> None:
-        """Folds or unfolds a node, or the selected worker's; selects its first worker unless one there is selected."""
+        """Folds or unfolds a node (empty: the selected worker's), and selects its first worker unless one is selected."""
         view = self._view
         node = node or view.node_of(view.selected)
         if view.node_of(view.selected) != node and (slots := view.shown_slots_of(node)):
@@ -284,13 +286,13 @@ class MainScreen(TrueSizeScreen[None]):
     # The log
 
     def open_log(self) -> None:
-        """Shows the log of the selected worker, unless it is shown."""
+        """Opens the log of the selected worker, unless it is open."""
         name = self._view.selected
         if self.log_view.source.name != name:
             self.log_view.open(LogSource(name, partial(self.app.log_path, name)))
 
     async def action_follow(self) -> None:
-        """Follows or pauses the log, after showing it."""
+        """Shows the log; if it is shown already, follows or pauses it."""
         log = self.log_view
         if self._view.tab is not Tab.LOG:
             await self.action_show_tab(Tab.LOG)
@@ -302,14 +304,14 @@ class MainScreen(TrueSizeScreen[None]):
         self.pane.shown.action_go(direction)
 
     async def action_attempt_log(self) -> None:
-        """Shows the log where the selected attempt begins."""
+        """Shows the log from the start of the selected attempt."""
         if (attempt := self.pane.attempt) is None:
             self.app.say("No attempt is selected: the tab Attempts lists them.")
             return
         await self.action_show_tab(Tab.LOG)
         if attempt.number > 1:
             self.log_view.search_for(f"attempt {attempt.number} · ")
-        else:  # our separator is missing
+        else:  # the first attempt has no separator
             self.log_view.action_go("home")
 
     async def action_search(self) -> None:

@@ -1,4 +1,4 @@
-"""The end of the interface, for the command line."""
+"""The result of the interface, for the command line."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from gmg_tui.model import Session, Snapshot
 
 
 class Outcome(NamedTuple):
-    """The interface's end, and the session's state then."""
+    """The way the interface ended, and the session's state at that time."""
 
     how: str
     """`ended`: all workers have ended; `stopped`: they were stopped from here; `detached`: they keep running; `lost`: the

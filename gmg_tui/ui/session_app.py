@@ -1,4 +1,4 @@
-"""The actions of all screens on the session: choose workers, confirm, send the request, and leave."""
+"""Actions shared by all screens: choosing workers, confirming, sending requests, and leaving."""
 
 import os
 from collections.abc import Awaitable, Callable, Sequence
@@ -30,39 +30,39 @@ MESSAGE_S: Final = 8.0
 class SessionApp(App[Outcome], inherit_bindings=False):
     """The part of the application that screens use: the engine, the view, and actions on workers.
 
-    Actions apply to the selected worker or the marked ones, after a question if much work would be lost. With `web` a
-    browser draws it, without a terminal.
+    Actions apply to the selected worker or the marked ones, after a question if much work would be lost. With `web`, the
+    app draws in a browser instead of a terminal.
     """
 
     terminal: TerminalDriver | None = None
     """The terminal's driver; None in a browser or in tests."""
     snapshot: var[Snapshot] = var(Snapshot(0.0, 0.0, ()), init=False, always_update=True)
-    """The drawn snapshot, set with `view`, watched by widgets and pages."""
+    """The snapshot on the screen, the same as in `view`; widgets and pages watch it."""
 
     def __init__(self, engine: Source, *, web: bool = False) -> None:
-        # Else Textual 8.2.8 sends greys for NO_COLOR (`app.py`, `Monochrome`).
+        # With NO_COLOR, Textual 8.2.8 sends greys unless `ansi_color` is set (`app.py`, `Monochrome`).
         super().__init__(
             driver_class=None if web else TerminalDriver, ansi_color=True if "NO_COLOR" in os.environ else None
         )
         self.engine = engine
         self.view = View(engine.welcome, already_ended=engine.ended, loss=engine.loss)
         self._newest = engine.welcome.snapshot
-        """The engine's newest snapshot, not in `view` until drawn: keys act on what the user sees."""
+        """The engine's newest snapshot, not in `view` until it is drawn, as keys act on what the user sees."""
         self.set_reactive(SessionApp.snapshot, engine.welcome.snapshot)
 
     # Drawing
 
     def publish(self) -> None:
         """Draws the newest snapshot and the current view."""
-        if not self.screen_stack:  # it is ending
+        if not self.screen_stack:  # the app is ending
             return
         if self._newest is not self.view.snapshot:
             self.view.apply(self._newest)
         with self.batch_update():
             self.snapshot = self.view.snapshot
-        for each in self.screen_stack[1:-1]:  # Textual 8.2.8 draws screens below a dialog from its cache
-            if isinstance(each, ModalScreen):
-                each.refresh()
+        for screen in self.screen_stack[1:-1]:  # Textual 8.2.8 draws screens below a dialog from its cache
+            if isinstance(screen, ModalScreen):
+                screen.refresh()
 
     def refresh_view(self) -> None:
         """Redraws the view after a key has changed it."""
@@ -83,24 +83,24 @@ class SessionApp(App[Outcome], inherit_bindings=False):
     # Requests
 
     @work(group="requests")
-    async def request(self, make: Callable[[], Awaitable[object]]) -> None:
-        """Sends a request to the engine without blocking keys, and shows any error."""
+    async def request(self, send: Callable[[], Awaitable[object]]) -> None:
+        """Sends a request to the engine in the background, and shows any error."""
         try:
-            await make()
+            await send()
         except GmgError as error:
             self.say(str(error))
 
-    def ask(self, question: str, then: Callable[[], object]) -> AwaitMount:
-        """Asks a question, and calls `then` if the answer is yes. Await it to block keys until the dialog is up."""
+    def ask(self, question: str, on_yes: Callable[[], object]) -> AwaitMount:
+        """Asks a question, and calls `on_yes` if the answer is yes. Await it to block keys until the dialog is up."""
 
         def answered(yes: bool | None) -> None:
             if yes:
-                then()
+                on_yes()
 
         return self.push_screen(confirmation(question), answered)
 
     def unavailable_reason(self, action: str) -> str:
-        """Returns why an action is not possible in this session now; empty if it is."""
+        """Returns the reason an action is not possible in this session now; empty if it is possible."""
         if action in {"queue", "use_gpu"} and self.view.queue is None:
             return "only sweeps and tunings have a queue"
         if action in keys.CHANGING_ACTIONS and (self.view.readonly or self.view.already_ended):
@@ -110,13 +110,13 @@ class SessionApp(App[Outcome], inherit_bindings=False):
     # Workers
 
     def select(self, slot: str, *, maximize: bool = False) -> None:
-        """Selects a worker, even one hidden by the filter, and shows its log, with `maximize` on the whole screen."""
+        """Selects a worker, even one hidden by the filter; with `maximize`, enlarges the pane."""
         self.view.maximized |= maximize
         self.view.choose(slot)
         self.refresh_view()
 
     def slots(self) -> list[str]:
-        """Returns the slots that actions apply to: the marked ones while these are visible, else the selected one."""
+        """Returns the slots that actions apply to: the marked ones if visible, else the selected one."""
         view = self.view
         if not view.maximized and all(isinstance(screen, ModalScreen) for screen in self.screen_stack[1:]):
             if marked := [slot for slot in view.slots if slot in view.marked]:
@@ -137,7 +137,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         return workers
 
     def say_no_target(self) -> None:
-        """Shows why an action applies to no worker."""
+        """Says why an action applies to no worker."""
         view, slots = self.view, self.slots()
         if slots:
             self.say(f"Nothing runs on {slots[0] if len(slots) == 1 else 'the marked slots'}.")
@@ -156,14 +156,14 @@ class SessionApp(App[Outcome], inherit_bindings=False):
     def action_restart_failed(self) -> None:
         """Restarts all workers that failed or are stuck, even hidden ones."""
         view = self.view
-        wrong = [worker for worker in view.snapshot.workers if worker.state is WorkerState.FAILED or worker.stuck]
-        if wrong:
-            self._confirm_and_act(Action.RESTART, wrong)
+        troubled = [worker for worker in view.snapshot.workers if worker.state is WorkerState.FAILED or worker.stuck]
+        if troubled:
+            self._confirm_and_act(Action.RESTART, troubled)
         else:
             self.say("No worker has failed or is stuck.")
 
     def _confirm_and_act(self, action: Action, workers: Sequence[Worker]) -> None:
-        """Acts on the current workers, after any question is answered with yes."""
+        """Acts on the workers as they are now, after a question if needed."""
         text = question(action, self.view, workers)
         same_attempt = bool(text) or action is Action.KILL
         seen = {worker.slot: Seen(worker.job, worker.attempt if same_attempt else None) for worker in workers}
@@ -186,10 +186,10 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         self.say(f"{'Jobs start again' if used else 'No more jobs start'} on {', '.join(slots)}.")
 
     async def action_edit(self, start: Settings | None = None) -> None:
-        """Opens the edit dialog, with the `start` settings instead of the current ones if given."""
+        """Opens the edit dialog with the settings `start`; None for the current ones."""
         from gmg_tui.ui.edit import EditScreen
 
-        if slots := sorted((each.slot for each in self.targets(None)), key=lambda slot: slot != self.view.selected):
+        if slots := sorted((worker.slot for worker in self.targets(None)), key=lambda slot: slot != self.view.selected):
             await self.push_screen(EditScreen(self.engine, self.view, slots, start))
         else:
             self.say_no_target()
@@ -206,7 +206,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
 
     def action_redraw(self) -> None:
         """Redraws the whole screen, after other output to the terminal."""
-        if self.screen_stack:  # it is not ending
+        if self.screen_stack:  # else the app is ending
             self.screen.refresh(layout=True)
 
     # Leaving
@@ -220,7 +220,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         self.finish("looked" if self.view.already_ended else "ended" if self.view.disconnected else "detached")
 
     def action_quit_session(self) -> None:
-        """Leaves, after asking what to do with the workers if this screen may decide that."""
+        """Leaves; first asks what to do with running workers, unless this screen is read-only."""
         view = self.view
         if view.already_ended or (view.readonly and not view.snapshot.ended):
             self.action_detach()

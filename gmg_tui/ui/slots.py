@@ -1,4 +1,4 @@
-"""A slot's state and recent history, the order of slots, and their problems. Does not import Textual."""
+"""A slot's state and history, the orders of slots, and the urgency of their problems. Does not import Textual."""
 
 from collections.abc import Iterable, Mapping
 from statistics import median
@@ -14,7 +14,7 @@ HISTORY_S = 900
 
 
 class History:
-    """The rates of one worker: `fps` has environment steps per second by Unix time in whole seconds, newest last."""
+    """The recent rates on a slot: `fps` maps Unix seconds to environment steps per second, newest last."""
 
     def __init__(self) -> None:
         self.fps: dict[int, float | None] = {}
@@ -51,7 +51,7 @@ class SlotView(NamedTuple):
     slot: Slot
     worker: Worker
     sample: GpuSample | None
-    """Its GPU's sample; None on a CPU slot, and before the first one."""
+    """Its GPU's newest sample; None on a CPU slot, and before the first sample."""
     history: History
     time: float
     """The snapshot's Unix time, seconds."""
@@ -59,6 +59,7 @@ class SlotView(NamedTuple):
     marked: bool = False
     """True if it is marked: keys act on all marked slots."""
     median_fps: float | None = None
+    """The median rate of comparable workers; None if there are fewer than three."""
 
     def since_s(self, time: float) -> float:
         """Returns the seconds from `time` to the snapshot; negative if in the future."""
@@ -69,7 +70,7 @@ _HEALTHY_RANK: Final = 4
 
 
 def urgency_rank(entry: SlotView) -> int:
-    """Returns the urgency of a worker, lower for more urgent; below `_HEALTHY_RANK` it is in trouble."""
+    """Returns the worker's rank by urgency, 0 for the most urgent; from `_HEALTHY_RANK` it is healthy."""
     worker = entry.worker
     if worker.state is WorkerState.FAILED:
         return 0
@@ -82,12 +83,12 @@ def urgency_rank(entry: SlotView) -> int:
 
 
 def in_trouble(entry: SlotView) -> bool:
-    """Returns True if a worker has failed, or has an alert."""
+    """Returns True if the worker has failed or is lost, or has an urgent alert."""
     return urgency_rank(entry) < _HEALTHY_RANK
 
 
 def median_rates(slots: Mapping[str, Slot], workers: Iterable[Worker]) -> dict[str, float]:
-    """Returns the median rate, for each of three or more workers with the same GPU model and arguments."""
+    """Returns, by slot, the median rate of workers with the same GPU model and arguments, if there are three."""
     groups: dict[object, dict[str, float]] = {}
     for worker in workers:
         if worker.current_fps is not None and (slot := slots.get(worker.slot)) is not None:
@@ -120,7 +121,7 @@ WORKERS: dict[str, Column[SlotView]] = {
 SLOT_ORDER: Final = "slot"
 """The order by slot number; other orders are named after columns."""
 ORDERS: Final[Mapping[str, Column[Any]]] = WORKERS | {
-    "state": Column[Any]("state", lambda each: -urgency_rank(each)),
-    "memory": Column[Any]("memory", lambda each: each.sample and each.sample.memory_used_mib, *VRAM),
+    "state": Column[Any]("state", lambda entry: -urgency_rank(entry)),
+    "memory": Column[Any]("memory", lambda entry: entry.sample and entry.sample.memory_used_mib, *VRAM),
 }
-"""The columns to sort workers by: the most urgent or greatest first."""
+"""The columns to sort workers by, the most urgent or greatest first."""

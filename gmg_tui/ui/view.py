@@ -12,11 +12,11 @@ from gmg_tui.ui.slots import ORDERS, SLOT_ORDER, History, SlotView, in_trouble, 
 from gmg_tui.ui.worker_text import matches
 
 MIN_SORT_INTERVAL_S: Final = 5.0
-"""Minimum time between two automatic sortings."""
+"""Minimum seconds between two automatic sorts."""
 MAX_UNFOLDED_SLOTS: Final = 64
-"""With more slots on several machines, nodes are folded at the start."""
+"""Fold all nodes at the start if there are more slots."""
 _PREFETCHED_JOBS: Final = 32
-"""Jobs to request before and after the running ones, which may start or end before the answer."""
+"""Jobs to request before and after the running ones, as some may start or end before the answer."""
 
 
 class Tab(StrEnum):
@@ -33,38 +33,38 @@ class Tab(StrEnum):
 
 
 class Band(NamedTuple):
-    """Items drawn side by side: a table row, tiles, or a node's line."""
+    """Slots drawn side by side: a table row, a row of tiles, or a node's line."""
 
     slots: tuple[str, ...]
     """All slots of a folded node's line; empty on an unfolded one's, which cannot be selected."""
     node: str = ""
-    """The node whose line it is; empty for slots."""
+    """The node, if this is a node's line; else empty."""
 
 
 class View:
     """The single source of all that the interface draws.
 
     Attributes:
-        session: The session's constant part.
+        session: The constant facts about the session.
         snapshot: The newest state of the session.
-        loss: One line on how the session was lost; empty if it was not.
-        already_ended: True if the session had ended before the screen was opened.
-        present: The names of the session's slots in their own order; in a sweep only those with a worker.
+        loss: How the session was lost, in one line; empty if it was not.
+        already_ended: True if the session had ended before the interface opened.
+        present: The names of the session's slots, unsorted; in a sweep only those with a worker.
         slots: The slots that match the filter, sorted, including those of folded nodes.
         selected: Name of the slot that keys act on; empty if there is none.
         marked: The slots that keys act on instead of the selected one, if any.
         filter: The words that shown workers must match.
         order: The column that the slots are sorted by.
-        nodes: The slots of each node, in their own order; empty in a session of one machine.
-        folded: The nodes folded into a line each.
+        nodes: The slots of each node, unsorted; empty in a session of one machine.
+        folded: The nodes that are folded into one line.
         tiles: True for tiles, False for the table, None for tiles if all fit.
         histories: Recent metrics, by slot.
         disconnected: True if the engine is gone.
         silent_s: Seconds since the engine's last message; 0 while it sends a snapshot each second.
-        stopping: True while the workers are being stopped so that the interface can end.
-        readonly: True if nothing can be changed from here.
+        stopping: True while the workers are being stopped, after which the interface ends.
+        readonly: True if this client may not change the session.
         tab: The pane's active tab.
-        maximized: True if the pane has the whole screen.
+        maximized: True if the pane fills the screen.
     """
 
     def __init__(self, welcome: Welcome, *, already_ended: bool = False, loss: str = "") -> None:
@@ -102,7 +102,7 @@ class View:
     def apply(self, snapshot: Snapshot) -> None:
         """Makes `snapshot` current, and adds it to the histories."""
         self.snapshot = snapshot
-        # If a slot has two, the first counts.
+        # If a slot has two workers, use the first.
         self._workers = {worker.slot: worker for worker in reversed(snapshot.workers)}
         self._samples = {sample.uuid: sample for sample in reversed(snapshot.samples)}
         self._medians = median_rates(self._slots, snapshot.workers)
@@ -123,7 +123,7 @@ class View:
 
     @property
     def empty_text(self) -> str:
-        """The reason no worker is shown, and the next step."""
+        """The text shown if no worker is shown: the reason and the next step."""
         if self.filter:
             return "No worker matches the filter. Esc shows all."
         if self.queue is not None and self.queue.ended:
@@ -140,7 +140,7 @@ class View:
         return self._workers.get(slot)
 
     def slot_view(self, name: str) -> SlotView:
-        """Returns the state of the slot `name`, with a waiting worker if it has none yet."""
+        """Returns the state of the slot `name`; a slot without a worker gets a waiting one."""
         slot = self._slots[name]
         return SlotView(
             slot,
@@ -176,28 +176,27 @@ class View:
     def _arrange(self, *, keep_selected: bool = True) -> None:
         """Filters and sorts. If the selected slot is hidden, selects the nearest.
 
-        Targets of keys do not vanish by themselves: marked slots stay, and so does the selected one unless the user has
-        just changed the filter.
+        Marked slots stay visible, and with `keep_selected` the selected one: keys act on them.
         """
         self._sorted_at = self.snapshot.time
         kept = self.marked | {self.selected} if keep_selected else self.marked
         slots = self.present
         if self.order != SLOT_ORDER:
-            rank = {name: number for number, name in enumerate(self.slots)}  # a stable order among equals
-            entries = sorted(self._slot_views(slots), key=lambda each: rank.get(each.slot.name, len(rank)))
+            rank = {name: number for number, name in enumerate(self.slots)}  # keeps the order of equals
+            entries = sorted(self._slot_views(slots), key=lambda entry: rank.get(entry.slot.name, len(rank)))
             column = ORDERS[self.order]
-            slots = tuple(each.slot.name for each in ranked(column, entries, descending=not column.left))
+            slots = tuple(entry.slot.name for entry in ranked(column, entries, descending=not column.left))
         if self.filter:
-            matching = {each.slot.name for each in self._slot_views(slots) if matches(each, self.filter)}
+            matching = {entry.slot.name for entry in self._slot_views(slots) if matches(entry, self.filter)}
             slots = tuple(name for name in slots if name in matching or name in kept)
         self.slots = slots
-        if self.selected not in slots and not self.maximized:  # else keep it visible
+        if self.selected not in slots and not self.maximized:  # the enlarged pane keeps showing it
             number = self._numbers.get(self.selected, 0)
             self.selected = min(slots, key=lambda name: abs(self._numbers[name] - number), default="")
 
-    def in_trouble(self) -> list[str]:
-        """Returns the slots in trouble, shown or not, in their own order."""
-        return [each.slot.name for each in self._slot_views(self.present) if in_trouble(each)]
+    def slots_in_trouble(self) -> list[str]:
+        """Returns the slots in trouble, shown or not, unsorted."""
+        return [entry.slot.name for entry in self._slot_views(self.present) if in_trouble(entry)]
 
     # Nodes
 
@@ -207,13 +206,13 @@ class View:
 
     @property
     def folded_node(self) -> str:
-        """The folded node of the selected slot, whose line has the cursor; empty if it is not folded."""
+        """The selected slot's node if it is folded, so that its line has the cursor; else empty."""
         node = self.node_of(self.selected)
         return node if self.has_node_lines and node in self.folded else ""
 
     @property
     def has_node_lines(self) -> bool:
-        """True if nodes have lines: not if workers are sorted by a figure."""
+        """True if nodes have lines: on several machines, unless workers are sorted by a column."""
         return bool(self.nodes) and self.order == SLOT_ORDER
 
     def shown_slots_of(self, node: str) -> tuple[str, ...]:
@@ -221,7 +220,7 @@ class View:
         return tuple(name for name in self.slots if self.node_of(name) == node)
 
     def bands(self, columns: int) -> list[Band]:
-        """Returns the bands from the top, in a grid of `columns` (a table: 1)."""
+        """Returns the bands of a grid with `columns` columns (1 for a table), from the top."""
         if not self.has_node_lines:
             return _chunks(self.slots, columns)
         by_node: dict[str, list[str]] = {}
@@ -236,7 +235,7 @@ class View:
     # Selection
 
     def choose(self, slot: str) -> bool:
-        """Select `slot`, also one that the filter hides, which is shown then. Returns whether that changed anything."""
+        """Selects `slot`, and shows it if the filter hides it. Returns True if the selection has changed."""
         if slot == self.selected or slot not in self.present:
             return False
         self.selected = slot
@@ -245,10 +244,9 @@ class View:
         return True
 
     def move(self, direction: str, columns: int) -> bool:
-        """Selects the neighbour `up`, `down`, `left` or `right` in a grid of `columns` (a table: 1).
+        """Selects the neighbour `up`, `down`, `left` or `right` in a grid with `columns` columns (1 for a table).
 
-        It stops at the edges. On a folded node's line, its first slot is selected. Returns True if the selection has
-        changed.
+        Stops at the edges; on a folded node's line, selects its first slot. Returns True if the selection has changed.
         """
         bands = [band for band in self.bands(columns) if band.slots]
         row = next((number for number, band in enumerate(bands) if self.selected in band.slots), None)
@@ -270,9 +268,9 @@ def _chunks(names: Sequence[str], columns: int) -> list[Band]:
 
 
 async def job_on(engine: Source, view: View, slot: str) -> JobRecord | None:
-    """Returns the running or just ended job on `slot`, with its values; None without one. Raises `GmgError`."""
+    """Returns the running or just ended job on `slot`; None if there is none. Raises `GmgError`."""
     worker, queue = view.worker_on(slot), view.queue
     if worker is None or queue is None or worker.job is None:
         return None
-    part = await engine.queue(max(0, queue.done - _PREFETCHED_JOBS), queue.running + 2 * _PREFETCHED_JOBS)
-    return next((job for job in part if job.number == worker.job), None)
+    jobs = await engine.queue(max(0, queue.done - _PREFETCHED_JOBS), queue.running + 2 * _PREFETCHED_JOBS)
+    return next((job for job in jobs if job.number == worker.job), None)
