@@ -164,9 +164,9 @@ class GmgApp(SessionApp, inherit_bindings=False):
     def get_system_commands(self, screen: Screen[object]) -> Iterator[SystemCommand]:
         """Yields commands for the actions of `screen`, with or without keys, and for the themes."""
         order = {keys.action_of(binding): number for number, binding in enumerate(keys.MAIN)}  # as in the help
-        active = [binding for binding in screen.active_bindings.values() if binding.tooltip]
-        by_action = {binding.binding.action: binding for binding in reversed(active)}
-        ordered = sorted(reversed(by_action.values()), key=lambda item: order.get(keys.action_of(item.binding), -1))
+        active = [item for item in screen.active_bindings.values() if item.tooltip]
+        bindings = reversed({item.binding.action: item for item in reversed(active)}.values())
+        ordered = sorted(bindings, key=lambda item: order.get(keys.action_of(item.binding), -1))
         for node, binding, enabled, tooltip in ordered:
             if enabled and keys.action_of(binding) not in {"command_palette", "move"}:
                 title = f"{binding.description} ({self.get_key_display(binding)})"

@@ -126,9 +126,7 @@ class MainScreen(TrueSizeScreen[None]):
         """The palette entries without a key: title, explanation and action."""
         tabs = [tab for tab in Tab if tab not in {Tab.PROCESSES, Tab.WHY}]  # these have keys
         show = ((f"Show {tab.lower()}", "Show this tab of the pane.", f"show_tab({tab.value!r})") for tab in tabs)
-        sort = (
-            (f"Sort by {column.heading}", "Sort the workers.", f"sort_by({name!r})") for name, column in ORDERS.items()
-        )
+        sort = ((f"Sort by {by.heading}", "Sort the workers.", f"sort_by({name!r})") for name, by in ORDERS.items())
         return (*keys.MAIN_COMMANDS, *show, *sort)
 
     # Workers

@@ -57,7 +57,6 @@ class SlotView(NamedTuple):
     """The snapshot's Unix time, seconds."""
     selected: bool = False
     marked: bool = False
-    """True if it is marked: keys act on all marked slots."""
     median_fps: float | None = None
     """The median rate of comparable workers; None if there are fewer than three."""
 
