@@ -170,7 +170,7 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
             stop_steps=_STEPS,
             group_steps=LEFTOVERS,
         )
-        worker = mock.Mock(slot=Slot("cpu0"), task=Task((), {}, 0, 1), waits=self._look, changed=self._look)
+        worker = mock.Mock(slot=Slot("cpu0"), task=Task((), {}, 0, 1), set_wait_reason=self._look, changed=self._look)
         return LocalAttempt(cast("Any", host), RingBuffer(), None, worker)
 
     async def _prepare(self) -> Launch | None:

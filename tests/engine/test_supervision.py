@@ -48,7 +48,7 @@ async def test_the_wait_for_the_gate_does_not_count_as_run_time() -> None:
     ],
 )
 def test_restart_modes(when: RestartMode, kind: FailureKind | None, had_progress: bool, again: bool) -> None:
-    assert restart_policy.wanted(when, kind, had_progress=had_progress) is again
+    assert restart_policy.wants_restart(when, kind, had_progress=had_progress) is again
 
 
 def test_restart_delays_grow_are_bounded_and_vary() -> None:
@@ -153,7 +153,7 @@ _FAILURE = Failure(FailureKind.SCRIPT, "ValueError: no such robot", "")
 
 def _follows(policy: RestartPolicy, running_s: float = 1.0) -> bool:
     """Whether another attempt follows one that has failed."""
-    policy.after(_FAILURE, had_progress=True, running_s=running_s)
+    policy.schedule(_FAILURE, had_progress=True, running_s=running_s)
     follows = policy.pending
     policy.cancel_backoff()
     return follows
@@ -162,31 +162,31 @@ def _follows(policy: RestartPolicy, running_s: float = 1.0) -> bool:
 async def test_restarts_are_limited_until_an_attempt_was_healthy_or_the_user_restarts() -> None:
     spec = spec_for(restart=RestartMode.FAILURE, max_restarts=2)
     policy = RestartPolicy(spec)
-    await policy.due()
+    await policy.wait_until_due()
     assert [_follows(policy) for _ in range(4)] == [True, True, False, False]
     assert [_follows(policy, HEALTHY_S), _follows(policy), _follows(policy)] == [True, True, False]
-    policy.now()
-    await policy.due()
+    policy.request()
+    await policy.wait_until_due()
     assert [_follows(policy) for _ in range(3)] == [True, True, False]
 
 
 async def test_after_a_stop_only_the_user_asks_for_another_attempt() -> None:
     policy = RestartPolicy(spec_for(restart=RestartMode.ALWAYS))
-    await policy.due()
-    policy.never()
-    policy.again()
+    await policy.wait_until_due()
+    policy.cancel()
+    policy.retry()
     assert (_follows(policy), policy.replace(), policy.pending) == (False, False, False)
-    policy.now()
-    await policy.due()
+    policy.request()
+    await policy.wait_until_due()
     assert _follows(policy)
 
 
 async def test_a_failure_and_its_alert_are_one_restart() -> None:
     policy = RestartPolicy(spec_for(restart=RestartMode.FAILURE, max_restarts=2))
     for _ in range(2):
-        await policy.due()
-        policy.after(Failure(FailureKind.SCRIPT, "loss is NaN", ""), had_progress=True, running_s=1.0)
+        await policy.wait_until_due()
+        policy.schedule(Failure(FailureKind.SCRIPT, "loss is NaN", ""), had_progress=True, running_s=1.0)
         assert policy.replace()  # `--on nan=restart`, as its last line is read
-        policy.again()
-    await policy.due()
+        policy.retry()
+    await policy.wait_until_due()
     assert not policy.replace()

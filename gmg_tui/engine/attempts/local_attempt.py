@@ -123,7 +123,7 @@ class LocalAttempt:
 
         Each wait has a limit and is shown to its worker. Raises what `LocalHost.prepare` does.
         """
-        waits = self._worker.waits
+        waits = self._worker.set_wait_reason
         if self.task.rank is None:  # ranks wait for each other as they start
             await any_of(self._skips_waits, self._host.gate.wait(self.slot.name, waits))
         kept: str | None = None
@@ -146,7 +146,7 @@ class LocalAttempt:
         readings = self.readings = Readings(launch, self._host, self._log, self._ring, counts, self._on_output)
         self._shown = readings.reader.state, readings.reader.phase
         self.life, self._has_begun = Life.ALIVE, True
-        self._worker.begins()
+        self._worker.on_prepared()
         readings.begin()
         folder, env = readings.counts.folder, launch.environment.full
         env = env if folder is None else {**env, probe.FOLDER: str(folder)}
@@ -160,13 +160,13 @@ class LocalAttempt:
         readings.watch_ram(self._host.memory_of(pid))
         _log.info("%s: attempt %d is process %d", self.slot.name, launch.number, pid)
         self._host.watchdog.began(pid)
-        self._worker.began()
+        self._worker.on_started()
         if self.stopped is not None:
             self._process.end(self._steps(self.stopped))
         await self._leader_gone()
         self.life = Life.LEADER_GONE
         if self.exit_code is not None:
-            self._worker.leader_ended(self.exit_code)
+            self._worker.on_leader_exit(self.exit_code)
         await self._clear()
         self.life = Life.CLEARED
         self._process.close_pipes()
@@ -194,11 +194,11 @@ class LocalAttempt:
         await asyncio.sleep(_ENTRY_CHECK_INTERVAL_S)
         while self._process.is_entering:
             self._is_entering = True
-            self._worker.waits(f"for the working directory {self._host.spec.cwd}")
+            self._worker.set_wait_reason(f"for the working directory {self._host.spec.cwd}")
             await asyncio.sleep(_ENTRY_CHECK_INTERVAL_S)
         if self._is_entering:
             self._is_entering = False
-            self._worker.waits(None)
+            self._worker.set_wait_reason(None)
 
     async def _clear(self) -> None:
         """Waits for leftover processes, and ends those that do not end by themselves."""
@@ -206,13 +206,13 @@ class LocalAttempt:
             what = await leftovers(self._process, self._stop_requested, self._report_leftovers)
             if what is not None:
                 self.readings.left_behind = f"ended {what}"
-                self._worker.waits(f"ending {what}")
+                self._worker.set_wait_reason(f"ending {what}")
                 self._process.end(LEFTOVERS)
         await self._process.all_gone()
 
     def _report_leftovers(self, what: str | None) -> None:
         self._has_leftovers = True
-        self._worker.waits(what)
+        self._worker.set_wait_reason(what)
 
     async def _judged(self, readings: Readings) -> Outcome:
         if self.exit_code in TERMINATED and self.stopped is None:
@@ -255,7 +255,7 @@ class LocalAttempt:
                 self.stopped = structs.replace(self.stopped or stop, kill=self._requested.kill)
                 self._process.end(self._steps(stop))
                 if stop.cause in (StopCause.TIMEOUT, StopCause.ALERT):
-                    self._worker.waits(stop.reason)
+                    self._worker.set_wait_reason(stop.reason)
                 self._worker.changed()
             case Life.LEADER_GONE:
                 self._process.end(KILL if stop.kill else LEFTOVERS)
@@ -302,7 +302,7 @@ class LocalAttempt:
             self._host.gate.leave(self.slot.name)
         util = self._sample.gpu_util_pct if self._sample is not None else None
         gpu = f", GPU {units.whole(util)} %" if util is not None else ""
-        self._worker.idle(f"{activity.idleness(now)}{gpu}" if is_idle else None)
+        self._worker.set_idle(f"{activity.idleness(now)}{gpu}" if is_idle else None)
 
     def poll(self) -> None:
         """Writes unfinished lines to the log file, and reads the probe's counts."""

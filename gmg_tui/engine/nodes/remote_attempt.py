@@ -90,9 +90,9 @@ class RemoteAttempt:
         if (gone := self._node.gone or self._node.missing(self.slot.name)) is not None:
             self.node_lost(gone, for_good=True)
         elif not self._node.available.is_set():
-            self._worker.waits(f"for {self._node.name}")
+            self._worker.set_wait_reason(f"for {self._node.name}")
             await self._node.available.wait()
-        self._worker.waits(None)
+        self._worker.set_wait_reason(None)
         rendezvous = await self._worker.rendezvous() if self.task.rank is not None else None
         await self._worker.reserve(self.task.number(rendezvous))
         return rendezvous
@@ -122,10 +122,10 @@ class RemoteAttempt:
             if stop is not None:
                 outcome = outcome._replace(failure=None, cause=unstarted(stop).cause)
             self._finish(outcome)
-            self._worker.leader_ended(1)
+            self._worker.on_leader_exit(1)
         else:
             self._away = True
-            self._worker.waits(f"{reason}; continues when it is back")
+            self._worker.set_wait_reason(f"{reason}; continues when it is back")
             self._worker.changed()
 
     def apply_report(self, report: AttemptReport, result: bytes = b"{}", curves: bytes = b"") -> None:
@@ -142,19 +142,19 @@ class RemoteAttempt:
         view, newest = report.view, report.view.newest
         if newest.number and self.life is Life.PREPARING:
             self.life = Life.ALIVE
-            self._worker.begins()
+            self._worker.on_prepared()
         if newest.pid is not None and not self._has_process:
             self._has_process = True
-            self._worker.began()
+            self._worker.on_started()
         if newest.exit_code is not None and self.life is Life.ALIVE:
             self.life = Life.LEADER_GONE
-            self._worker.leader_ended(newest.exit_code)
+            self._worker.on_leader_exit(newest.exit_code)
         if report.outcome is not None:
             self._finish(report.outcome._replace(final=False, again=False))  # only this engine decides these
             return
-        self._worker.waits(view.reason)
+        self._worker.set_wait_reason(view.reason)
         stuck = view.alert("stuck") if self.stopped is None else None
-        self._worker.idle(stuck.text if stuck is not None else None)
+        self._worker.set_idle(stuck.text if stuck is not None else None)
         if before != self._displayed():
             self._worker.changed()
 

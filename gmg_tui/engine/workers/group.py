@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MAX_PORT_CONFLICTS = 5
-"""Ports in a row that may turn out to be taken before that counts as a failure of the group."""
+"""After this many port conflicts in a row the group has failed."""
 _MIN_CHECK_GAP_S = 2.0
 """A gap between checks above this and half of `--stuck-after` restarts the watch: the engine itself was stopped."""
 _MAX_PROGRESS_GAP_FACTOR = 3.0
@@ -42,8 +42,8 @@ class _Attempt:
     ready: set[int] = field(default_factory=set)
     address: tuple[str, int] | None = None
     """The address and port of the rendezvous; None until all ranks are ready."""
-    called_off: bool = False
-    """True once it is ending."""
+    ending: bool = False
+    """True once its ranks are being ended."""
     stuck: str | None = None
     """The reason it was stuck and ended; None if it was not."""
     failed: list[int] = field(default_factory=list)
@@ -70,7 +70,7 @@ class _Attempt:
 
 
 class Group:
-    """The ranks of one job. They start each attempt together, and all end before the next is decided.
+    """The ranks of one job. They start each attempt together; whether another follows is decided once all have ended.
 
     Attributes:
         id: Its name: `g0`, `g1` …
@@ -85,39 +85,40 @@ class Group:
         self.workers: list[Worker] = []
         self.policy = RestartPolicy(workplace.spec)
         self._due = [asyncio.Event() for _ in self.slots]
-        """Set for each rank that has yet to begin the attempt."""
+        """Set for each rank that may begin the attempt and has not yet."""
         self.stuck: str | None = None
         self._task, self._workplace, self._session = task, workplace, workplace.session
         self._attempt = _Attempt()
-        self._attempts = self._ports_taken = 0
+        self._attempts = self._port_conflicts = 0
         """Attempts started, and port conflicts in a row."""
         self._change = asyncio.Event()
         self._checked_at = self._watched_since = 0.0
-        """The last check, and the first since the last gap, monotonic seconds."""
+        """Times of the last check, and of the first since the last gap, monotonic seconds."""
 
-    # An attempt, from the ranks
+    # Life of an attempt, called by the ranks
 
     async def run(self) -> None:
         """Begins an attempt whenever one is due, until cancelled."""
         while True:
-            await self.policy.due()
+            await self.policy.wait_until_due()
             self._attempt, self.stuck = _Attempt(), None
-            records = [each for worker in self.workers if (each := worker.attempt) is not None]
+            records = [record for worker in self.workers if (record := worker.attempt) is not None]
             saved = checkpoints.before_nan(*records) if records else self._task.checkpoints
             for worker, due in zip(self.workers, self._due, strict=True):
                 worker.task = replace(worker.task, checkpoints=saved)
                 due.set()
             await self._attempt.ended.wait()
-            while any(worker.outcome is None for worker in self.workers):  # last alerts may affect the decision
+            # Their last alerts may request another attempt.
+            while any(worker.outcome is None for worker in self.workers):
                 await self._change.wait()
 
     def rank(self, number: int) -> Rank:
         """Returns the rank with this number."""
         return Rank(self.id, number, len(self.slots))
 
-    async def due(self, rank: int) -> None:
-        """Waits until the next attempt is due, and begins it for a rank."""
-        self._changed()
+    async def wait_until_due(self, rank: int) -> None:
+        """Waits until a rank may begin the next attempt."""
+        self._notify()
         await self._due[rank].wait()
         self._due[rank].clear()
 
@@ -128,24 +129,24 @@ class Group:
     @property
     def all_begun(self) -> bool:
         """True if all ranks have begun the attempt, and none has ended or is ending."""
-        return not self._attempt.called_off and all(worker.has_begun for worker in self.workers)
+        return not self._attempt.ending and all(worker.has_begun for worker in self.workers)
 
-    def _changed(self) -> None:
+    def _notify(self) -> None:
         self._change.set()
         self._change = asyncio.Event()
 
     def end(self, stuck: str | None = None) -> None:
-        """Ends all ranks of the attempt, and starts none; `stuck` is the reason if another attempt replaces it."""
+        """Ends the attempt on all ranks; `stuck` is the reason if it is replaced because it is stuck."""
         attempt = self._attempt
         attempt.stuck = stuck or attempt.stuck
-        if not attempt.called_off:
-            attempt.called_off = True
+        if not attempt.ending:
+            attempt.ending = True
             for worker in self.workers:
                 worker.end_with_group()
-            self._changed()
+            self._notify()
 
     def fail(self, rank: int) -> None:
-        """Ends the other ranks at once, after a rank has failed or the user has ended it."""
+        """Ends the other ranks, after a rank has failed or the user has stopped it."""
         if rank not in self._attempt.failed:
             self._attempt.failed.append(rank)
         self.end()
@@ -154,82 +155,82 @@ class Group:
         """Waits until all ranks are ready. Returns None if the attempt is cancelled."""
         attempt = self._attempt
         attempt.ready.add(rank)
-        if not self._without(attempt.ready) and not attempt.called_off:
+        if not self._others(attempt.ready) and not attempt.ending:
             self._attempts += 1
-            self.policy.begun()
+            self.policy.clear_request()
             attempt.address = await self._workplace.rendezvous_address(self.slots)
-        self._changed()
-        while attempt.address is None and not attempt.called_off:
-            absent = self._without(attempt.ready)
-            report(f"for {self._named(absent)}" if absent else None)
+        self._notify()
+        while attempt.address is None and not attempt.ending:
+            absent = self._others(attempt.ready)
+            report(f"for {self._names(absent)}" if absent else None)
             await self._change.wait()
         report(None)
-        return None if attempt.called_off or attempt.address is None else self._rendezvous(rank, *attempt.address)
+        return None if attempt.ending or attempt.address is None else self._rendezvous(rank, *attempt.address)
 
     def _rendezvous(self, rank: int, address: str, port: int) -> Rendezvous:
         session, ddp = self._session, self._session.spec.ddp
         number = self._task.first_attempt + self._attempts - 1
         folder = Path(session.spec.folder, RANKS, f"{self.id}-{number}-rank{rank}")
         nodes = [slot.rpartition("/")[0] for slot in self.slots]
-        machines = list(dict.fromkeys(nodes))
+        distinct_nodes = list(dict.fromkeys(nodes))
         virtual = ddp is not None and ddp.virtual_local_rank
         local = nodes[:rank].count(nodes[rank]), nodes.count(nodes[rank])
-        of_machine = *local, machines.index(nodes[rank]), len(machines)
+        node_ranks = *local, distinct_nodes.index(nodes[rank]), len(distinct_nodes)
         limits = self._attempts - 1, session.spec.max_restarts
         run_id, error_file = f"{session.id}-{self.id}", str(folder / "error.json")
         return Rendezvous(
-            rank, len(self.slots), port, *limits, run_id, error_file, address, *of_machine, virtual_local_rank=virtual
+            rank, len(self.slots), port, *limits, run_id, error_file, address, *node_ranks, virtual_local_rank=virtual
         )
 
     async def conclude(self, rank: int, outcome: Outcome, report: Report) -> Failure | None:
-        """Waits until all ranks have ended, and returns why this one failed."""
+        """Waits until all ranks have ended. Returns the failure of this one, its own or its group's; None if there is none."""
         attempt = self._attempt
         if outcome.failure is not None or outcome.by_user:
             self.fail(rank)
         attempt.outcomes[rank] = outcome
-        if not self._without(attempt.outcomes):
-            self._judge()
+        if not self._others(attempt.outcomes):
+            self._decide_next()
             attempt.ended.set()
-        self._changed()
+        self._notify()
         while not attempt.ended.is_set():
-            report(f"for {self._named(self._without(attempt.outcomes))} to end")
+            report(f"for {self._names(self._others(attempt.outcomes))} to end")
             await self._change.wait()
         report(None)
         return attempt.failure_of(rank)
 
-    def _judge(self) -> None:
+    def _decide_next(self) -> None:
         """Decides if another attempt follows, once all ranks have ended."""
         attempt, outcomes = self._attempt, self._attempt.outcomes.values()
         failure = attempt.cause[1] if attempt.cause is not None else None
         by_user = any(outcome.by_user for outcome in outcomes)
-        taken = failure is not None and failure.kind is FailureKind.PORT
-        self._ports_taken = self._ports_taken + 1 if taken else 0
-        if taken and self._ports_taken < _MAX_PORT_CONFLICTS and not by_user:
+        is_port_taken = failure is not None and failure.kind is FailureKind.PORT
+        self._port_conflicts = self._port_conflicts + 1 if is_port_taken else 0
+        if is_port_taken and self._port_conflicts < _MAX_PORT_CONFLICTS and not by_user:
             _log.info("%s: its port was taken; trying another", self.id)
-            self.policy.again()
+            self.policy.retry()
         elif self._task.job is not None and any(outcome.unprepared for outcome in outcomes):
             _log.info("%s: no attempt follows: a rank could not be prepared", self.id)
         elif not by_user:
             had_progress = any(outcome.had_progress for outcome in outcomes)
             running_s = max(outcome.running_s for outcome in outcomes)
-            self.policy.after(failure, had_progress=had_progress, running_s=running_s)
+            self.policy.schedule(failure, had_progress=had_progress, running_s=running_s)
 
-    def _without(self, ranks: Iterable[int]) -> list[int]:
+    def _others(self, ranks: Iterable[int]) -> list[int]:
         return sorted(set(range(len(self.slots))).difference(ranks))
 
-    def _named(self, ranks: Iterable[int]) -> str:
+    def _names(self, ranks: Iterable[int]) -> str:
         names = [f"{rank} ({self.slots[rank]})" for rank in ranks]
         return ("rank " if len(names) == 1 else "ranks ") + ", ".join(names)
 
     # Once a second
 
     def check(self, now: float) -> None:
-        """Checks if it is stuck at `now`, monotonic seconds, and replaces it if it is and the options ask for that."""
+        """Checks if it is stuck at `now`, monotonic seconds; if so, replaces its attempt if the options ask for that."""
         if now - self._checked_at > max(_MIN_CHECK_GAP_S, self._session.spec.stuck_after_s / 2):
             self._watched_since = now
         self._checked_at, workers = now, self.workers
         if any(worker.state is WorkerState.RUNNING and worker.fps_of_group for worker in workers):
-            for worker in workers:  # others step with it but print nothing
+            for worker in workers:  # the others print nothing
                 worker.follow_rank0()
         self.stuck, restarts = self._stuck_reason(now), self._session.spec.on.get("stuck") is AlertAction.RESTART
         for worker in workers:
@@ -238,22 +239,21 @@ class Group:
             self.end(self.stuck)
 
     def _stuck_reason(self, now: float) -> str | None:
-        """Returns why it is stuck; None if it is not, or while a rank is starting, held or ending.
+        """Returns the reason that it is stuck; None if it is not, or while a rank is starting or ending.
 
-        A deadlocked collective looks busy: the GPU and a CPU core are at 100 %. The sign is that no rank makes
-        progress.
+        A deadlocked collective looks busy, with the GPU and a CPU core at 100 %: only the lack of progress shows it.
         """
         ranks = [worker.activity() for worker in self.workers]
-        same = len({seen.attempt for seen in ranks}) == 1
-        if self._attempt.called_off or not same or not all(seen.settled for seen in ranks):
+        same = len({activity.attempt for activity in ranks}) == 1
+        if self._attempt.ending or not same or not all(activity.settled for activity in ranks):
             return None
-        running = [seen for seen in ranks if seen.lives]
+        running = [activity for activity in ranks if activity.lives]
         stuck_after_s, since = self._session.spec.stuck_after_s, self._watched_since
         silent_s = _silent_s(running, stuck_after_s, since, now) if running else None
         if silent_s is None:
             return None
-        stopped = [rank for rank, seen in enumerate(ranks) if seen.lives and seen.stopped]
-        causes = [f"{self._named([rank])} is {ranks[rank].stopped}; " for rank in stopped]
+        stopped = [rank for rank, activity in enumerate(ranks) if activity.lives and activity.stopped]
+        causes = [f"{self._names([rank])} is {ranks[rank].stopped}; " for rank in stopped]
         return f"{''.join(causes)}no rank has made progress for {silent_s:.0f} s"
 
     # For clients
@@ -261,7 +261,7 @@ class Group:
     @property
     def state(self) -> WorkerState:
         """The ranks' common state; if only some have ended, the others' state."""
-        states = [self.workers[rank].state for rank in self._without(self._attempt.outcomes)]
+        states = [self.workers[rank].state for rank in self._others(self._attempt.outcomes)]
         states = states or [worker.state for worker in self.workers]
         runs = self._reports_for_all and WorkerState.RUNNING in states and WorkerState.STOPPING not in states
         return WorkerState.RUNNING if runs else min(states, key=_STATE_PRECEDENCE.index)
@@ -276,12 +276,12 @@ class Group:
 
     def view(self) -> RankGroup:
         """Returns the group as clients see it."""
-        state, workers, attempt, at = self.state, self.workers, self._attempt, self.policy.at
+        state, workers, attempt, due_at = self.state, self.workers, self._attempt, self.policy.due_at
         since = max(worker.state_since for worker in workers if worker.state is state)
-        waits = bool(attempt.ready) and attempt.address is None and not attempt.called_off
+        waits = bool(attempt.ready) and attempt.address is None and not attempt.ending
         whole, views = self._reports_for_all, [worker.view(rank) for rank, worker in enumerate(workers)]
-        # Never sum rates that already are the group's.
-        rates = [each.current_fps for each in views if each.newest.fps_of_group == whole]
+        # A rate of the whole group must not be added to others.
+        rates = [view.current_fps for view in views if view.newest.fps_of_group == whole]
         known = [rate for rate in rates if rate is not None]
         return RankGroup(
             id=self.id,
@@ -290,10 +290,10 @@ class Group:
             state_since=unix(since),
             job=self._task.job,
             restarts=max(0, self._attempts - 1),
-            restart_at=unix(at) if at is not None else None,
+            restart_at=unix(due_at) if due_at is not None else None,
             fps=sum(known) if known and state is WorkerState.RUNNING else None,
-            progress=next((each.newest.progress for each in views if each.newest.progress is not None), None),
-            waits_for=tuple(self._without(attempt.ready)) if waits else (),
+            progress=next((view.newest.progress for view in views if view.newest.progress is not None), None),
+            waits_for=tuple(self._others(attempt.ready)) if waits else (),
             alerts=tuple(alert for alert in workers[0].alerts if alert.kind == "stuck"),
             reason=self.cause if state in (WorkerState.FAILED, WorkerState.RESTARTING, WorkerState.STOPPING) else None,
             advice=next((worker.advice for worker in workers if worker.advice), None),
@@ -301,22 +301,22 @@ class Group:
 
     @property
     def _reports_for_all(self) -> bool:
-        """True if one rank reports the rate of all: the others step with it but print nothing."""
+        """True if one rank reports the rate of all ranks; the others print nothing."""
         return any(worker.fps_of_group for worker in self.workers)
 
 
 def _silent_s(ranks: Sequence[RankActivity], stuck_after_s: float, since: float, now: float) -> float | None:
-    """Returns the seconds without progress of any rank since `since`, monotonic seconds, if too long; else None."""
-    last = max((seen.progress_at for seen in ranks if seen.progress_at is not None), default=None)
-    if last is not None and not any(_builds(seen, last) for seen in ranks):
+    """Returns the seconds without progress on any rank, counted from `since` at the earliest; None if below the limit."""
+    last = max((activity.progress_at for activity in ranks if activity.progress_at is not None), default=None)
+    if last is not None and not any(_is_building(activity, last) for activity in ranks):
         silent_s = now - max(last, since)
-        most_s = max(stuck_after_s, _MAX_PROGRESS_GAP_FACTOR * max(seen.progress_every_s for seen in ranks))
-    else:  # ranks wait for each other at the start, or work long before the first report
-        silent_s = min(seen.idle_s for seen in ranks)
-        most_s = stuck_after_s
-    return silent_s if silent_s >= most_s else None
+        limit_s = max(stuck_after_s, _MAX_PROGRESS_GAP_FACTOR * max(activity.progress_every_s for activity in ranks))
+    else:  # ranks wait for each other at the start, or the first report takes long
+        silent_s = min(activity.idle_s for activity in ranks)
+        limit_s = stuck_after_s
+    return silent_s if silent_s >= limit_s else None
 
 
-def _builds(seen: RankActivity, last: float) -> bool:
+def _is_building(activity: RankActivity, last: float) -> bool:
     """Returns True if a rank is building another scene since the last progress, its own or the group's."""
-    return not seen.in_running and (seen.progress_at is not None or seen.phase_started > last)
+    return not activity.in_running and (activity.progress_at is not None or activity.phase_started > last)

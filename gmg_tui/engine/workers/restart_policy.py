@@ -9,8 +9,8 @@ from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 
 _MIN_BACKOFF_S = 2.0
 _MAX_BACKOFF_S = 60.0
-_JITTER = 0.25
-"""Keeps workers that raced each other from restarting at the same moment."""
+_JITTER_SHARE = 0.25
+"""Random share of the back-off: keeps workers that raced each other from restarting at the same moment."""
 HEALTHY_S = 300.0
 """After this long in its running phase an attempt is healthy, and earlier restarts no longer count."""
 
@@ -19,96 +19,97 @@ class RestartPolicy:
     """Counts a worker's attempts against the limits in the options. The first attempt is due at once.
 
     Attributes:
-        at: Time of the next automatic attempt, monotonic seconds; None if there is none.
+        due_at: Time of the next automatic attempt, monotonic seconds; None if there is none.
     """
 
     def __init__(self, spec: RunSpec) -> None:
-        self.at: float | None = None
+        self.due_at: float | None = None
         self._spec = spec
-        self._wanted = asyncio.Event()
-        self._wanted.set()
+        self._requested = asyncio.Event()
+        self._requested.set()
         self._timer: asyncio.TimerHandle | None = None
         self._restarts = 0
         """Automatic restarts since the last healthy attempt."""
         self._is_stopped = False
-        """True from a stop until the user's next request: no attempt follows."""
+        """True from a stop until the user's next request; no attempt follows."""
 
     @property
     def pending(self) -> bool:
         """True if another attempt follows, at once or later."""
-        return self._wanted.is_set() or self.at is not None
+        return self._requested.is_set() or self.due_at is not None
 
-    async def due(self) -> None:
-        """Waits until an attempt is due, and begins it."""
-        while not self._wanted.is_set():  # may be cleared again before this task runs
-            await self._wanted.wait()
-        self._wanted.clear()
+    async def wait_until_due(self) -> None:
+        """Waits until an attempt is due, and clears the request for it."""
+        while not self._requested.is_set():  # may be cleared again before this task runs
+            await self._requested.wait()
+        self._requested.clear()
         self.cancel_backoff()
 
-    def now(self) -> None:
-        """Requests another attempt for the user; earlier restarts no longer count."""
+    def request(self) -> None:
+        """Requests another attempt on behalf of the user; earlier restarts no longer count."""
         self._restarts, self._is_stopped = 0, False
-        self.again()
+        self.retry()
 
-    def again(self) -> None:
+    def retry(self) -> None:
         """Requests another attempt at once, unless the worker is stopped; it does not count as a restart."""
         if not self._is_stopped:
             self.cancel_backoff()
-            self._wanted.set()
+            self._requested.set()
 
-    def begun(self) -> None:
+    def clear_request(self) -> None:
         """Clears earlier requests: the prepared attempt fulfils them."""
-        self._wanted.clear()
+        self._requested.clear()
 
-    def never(self) -> None:
+    def cancel(self) -> None:
         """Cancels all requests; only the user can make a new one."""
         self._is_stopped = True
         self.cancel_backoff()
-        self._wanted.clear()
+        self._requested.clear()
 
     def replace(self) -> bool:
         """Requests a replacement for an attempt with an alert. Returns True if another attempt follows."""
-        if self.pending:  # such as after a failure that caused the alert
+        if self.pending:  # such as after the failure that raised the alert
             return True
         if self._is_stopped or self._restarts >= self._spec.max_restarts:
             return False
         self._restarts += 1
-        self._wanted.set()
+        self._requested.set()
         return True
 
-    def after(self, failure: Failure | None, *, had_progress: bool, running_s: float) -> None:
+    def schedule(self, failure: Failure | None, *, had_progress: bool, running_s: float) -> None:
         """Schedules another attempt, if the policy asks for one.
 
         The last one failed with `failure`, or finished (None), after `running_s` in its running phase.
         """
         if running_s >= HEALTHY_S:
             self._restarts = 0
-        if self._wanted.is_set() or self._is_stopped:
+        if self._requested.is_set() or self._is_stopped:
             return
         spec, kind = self._spec, failure.kind if failure is not None else None
-        if self._restarts < spec.max_restarts and wanted(spec.restart, kind, had_progress=had_progress):
-            rest_s = backoff_s(self._restarts)
-            self.at = time.monotonic() + rest_s
-            self._timer = asyncio.get_running_loop().call_later(rest_s, self._wanted.set)
+        if self._restarts < spec.max_restarts and wants_restart(spec.restart, kind, had_progress=had_progress):
+            delay_s = backoff_s(self._restarts)
+            self.due_at = time.monotonic() + delay_s
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._requested.set)
             self._restarts += 1
 
     def cancel_backoff(self) -> None:
-        """Skips the back-off before the next attempt."""
-        self.at = None
+        """Cancels the back-off, and the attempt due after it."""
+        self.due_at = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
 
-def wanted(when: RestartMode, kind: FailureKind | None, *, had_progress: bool) -> bool:
+def wants_restart(mode: RestartMode, kind: FailureKind | None, *, had_progress: bool) -> bool:
     """Returns True if `--restart` asks for another attempt; `kind` is None after exit code 0."""
-    if when is RestartMode.NEVER or kind is FailureKind.CONFIG:
+    if mode is RestartMode.NEVER or kind is FailureKind.CONFIG:
         return False  # permissions and full disks do not fix themselves
-    if kind is None or when is RestartMode.ALWAYS:
-        return when is RestartMode.ALWAYS
-    return when is RestartMode.FAILURE or (kind.heals and not had_progress)
+    if kind is None or mode is RestartMode.ALWAYS:
+        return mode is RestartMode.ALWAYS
+    return mode is RestartMode.FAILURE or (kind.heals and not had_progress)
 
 
 def backoff_s(restarts: int) -> float:
-    """Returns the back-off before the next attempt, after `restarts` in a row: 2 s, 4 s, 8 s … up to a minute, jittered."""
-    return min(_MAX_BACKOFF_S, _MIN_BACKOFF_S * 2.0 ** min(restarts, 5)) * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311
+    """Returns the seconds before the next attempt, after `restarts` in a row: 2, 4, 8 … up to a minute, with jitter."""
+    jitter = random.uniform(1 - _JITTER_SHARE, 1 + _JITTER_SHARE)  # noqa: S311
+    return min(_MAX_BACKOFF_S, _MIN_BACKOFF_S * 2.0 ** min(restarts, 5)) * jitter

@@ -38,8 +38,8 @@ class EngineSlot:
         worker: The current or last worker; None before the first.
         attempt: The newest attempt on this machine, of any worker; None before the first.
         lead: The slot whose worker also runs on this one; None if it has its own, or none.
-        idle_reason: Why no job starts on it; None in a plain run.
-        away: Why nothing can run on it while its node is lost; None otherwise.
+        idle_reason: The reason that no job starts on it; None in a plain run.
+        away: The reason that nothing can run on it, such as a lost node; None if its node is connected.
         drained: True if no job is left that could start on it; unused in a plain run.
         below_median_pct: Percent by which its rate is below the median of equal GPUs; None if not slow.
         limit: The end of the session's allocation.
@@ -64,8 +64,8 @@ class EngineSlot:
         self.others: tuple[GpuProcess, ...] = ()
         self._watch = Watch()
         self._watched: tuple[Worker | None, Attempt | None] = None, None
-        """The owner of these alerts."""
-        self._made = time.monotonic()
+        """The worker and the attempt that the alerts are about."""
+        self._created_at = time.monotonic()
 
     @property
     def gpu_uuid(self) -> str | None:
@@ -74,7 +74,7 @@ class EngineSlot:
 
     @property
     def memory(self) -> GpuMemory | None:
-        """The GPU memory of its newest attempt; None if none has run here."""
+        """GPU memory of its newest attempt here; None before the first."""
         return self.attempt.readings.memory if self.attempt is not None else None
 
     def attach(self, attempt: Attempt | None) -> None:
@@ -93,10 +93,10 @@ class EngineSlot:
             self.attempt.measure(sample, now, max(1, sharers))
 
     def remember(self, moment: float, view: model.Worker) -> None:
-        """Adds a point to its history from the clients' view of it; `moment` is Unix time in seconds."""
+        """Adds a point to its history; `moment` is Unix time in seconds, `view` the slot as clients see it."""
         if self.worker is not None:
-            of = self.sample or GpuSample("")
-            point = Point(view.current_fps, of.gpu_util_pct, of.memory_used_mib, of.power_w, of.sm_pct)
+            sample = self.sample or GpuSample("")
+            point = Point(view.current_fps, sample.gpu_util_pct, sample.memory_used_mib, sample.power_w, sample.sm_pct)
             self.history.add(moment, point)
 
     def view(self) -> model.Worker:
@@ -111,7 +111,7 @@ class EngineSlot:
             return worker.view(self.index)
         else:
             state = WorkerState.FINISHED if self.drained else WorkerState.WAITING
-            since = worker.state_since if worker is not None else self._made
+            since = worker.state_since if worker is not None else self._created_at
         return model.Worker(
             slot=self.slot.name,
             index=self.index,
@@ -129,9 +129,9 @@ class EngineSlot:
         return self._watch.alerts if self._watched == (worker, newest) else ()
 
     def diagnose(self, view: model.Worker, now: float, worker: Worker | None) -> list[Alert]:
-        """Raises the alerts of a worker, or (None) of the slot. Returns those that cleared while it runs.
+        """Raises the alerts of a worker, or (None) of the slot. Returns the alerts that cleared while it runs.
 
-        `view` is the clients' view of it, `now` is monotonic seconds.
+        `view` is the worker or slot as clients see it, `now` is monotonic seconds.
         """
         newest = worker.newest if worker is not None else None
         if self._watched != (worker, newest):
@@ -140,7 +140,7 @@ class EngineSlot:
         signs = [*facts.signs, *(_signs(worker, view) if worker is not None else ())]
         signs += [self.collision] if self.collision is not None and view.state.live else []
         limits = [limit for limit in (facts.limit, self.limit) if limit is not None]
-        raised, over = self._watch.update(
+        raised, cleared = self._watch.update(
             structs.replace(
                 facts,
                 signs=tuple(signs),
@@ -154,10 +154,10 @@ class EngineSlot:
         if worker is not None:
             for alert in raised:
                 worker.respond(alert)
-        return over if view.state.undisturbed else []
+        return cleared if view.state.undisturbed else []
 
     def bare_view(self) -> model.Worker:
-        """Returns a minimal view, for when the full one has failed."""
+        """Returns a view without details, for use when `view` fails."""
         state = self.worker.state if self.worker is not None else WorkerState.WAITING
         return model.Worker(self.slot.name, self.index, state)
 
@@ -166,19 +166,19 @@ def _signs(worker: Worker, view: model.Worker) -> Iterator[Sign]:
     if worker.stuck is not None:
         yield Sign("stuck", worker.stuck, "the stacks show where it waits; r restarts it")
     if worker.raced and view.newest.had_progress and view.state is not WorkerState.FAILED:
-        yield Sign("cache", "recovered from a race with another worker by a restart")
+        yield Sign("cache", "recovered from a cache race with another worker by restarting")
 
 
 async def find_others(slots: Iterable[EngineSlot], spec: RunSpec) -> None:
     """Updates the slots' lists of GPU processes outside the session."""
-    each_slot, name = tuple(slots), spec.agent.session if spec.agent is not None else spec.name
-    own = {pid for slot in each_slot if slot.attempt is not None for pid in slot.attempt.pids}
-    seen = {slot: slot.sample.processes or () if slot.sample is not None else () for slot in each_slot}
+    engine_slots, name = tuple(slots), spec.agent.session if spec.agent is not None else spec.name
+    own = {pid for slot in engine_slots if slot.attempt is not None for pid in slot.attempt.pids}
+    seen = {slot: slot.sample.processes or () if slot.sample is not None else () for slot in engine_slots}
     others = {
-        slot: [each for each in processes if not (each.foreign or each.graphics or each.pid in own)]
+        slot: [process for process in processes if not (process.foreign or process.graphics or process.pid in own)]
         for slot, processes in seen.items()
     }
     listed = tuple(chain.from_iterable(others.values()))
     described = iter(await in_daemon_thread(describe, listed) if listed else ())
     for slot, processes in others.items():
-        slot.others = tuple(each for each in islice(described, len(processes)) if each.session != name)
+        slot.others = tuple(process for process in islice(described, len(processes)) if process.session != name)

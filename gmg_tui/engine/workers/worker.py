@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_MAX_PAST = 200
+_MAX_RECORDS = 200
 
 
 class Worker:
     """A job on a slot, and the commands for it. A rank has its `group` if that is managed here.
 
     Attributes:
-        task: What its newest attempt runs, or the next.
+        task: The task of its newest attempt, or of the next.
         policy: Decides when its next attempt is due; for a rank, the group's policy.
-        newest: Its newest attempt that has, or has had, a process.
-        past: Records of the attempts before that.
+        newest: Its newest prepared attempt; None before the first.
+        past: Records of earlier attempts, oldest first.
         stuck: The reason it counts as stuck; None if it does not.
-        failure: The last attempt's own failure.
+        failure: The last attempt's failure, its own or its group's; None if there is none.
         outcome: Result of its last attempt; None before and during an attempt.
-        follows_rank0: True if another rank reports progress for it.
+        follows_rank0: True if rank 0 reports progress for it.
         concluded: Set while no process is left, and none follows unless the user asks for one.
     """
 
@@ -62,7 +62,7 @@ class Worker:
             self.policy = group.policy
             group.workers.append(self)
         self.newest: Attempt | None = None
-        self.past: deque[model.Attempt] = deque(maxlen=_MAX_PAST)
+        self.past: deque[model.Attempt] = deque(maxlen=_MAX_RECORDS)
         self.state_since = time.monotonic()
         self.reason: str | None = None
         self.advice: str | None = None
@@ -70,7 +70,7 @@ class Worker:
         self.failure: Failure | None = None
         self.outcome: Outcome | None = None
         self.raced = False
-        """True if an earlier attempt failed in a way that a retry fixes, such as a race with another worker."""
+        """True if an earlier attempt failed for a reason that a retry fixes, such as a race with another worker."""
         self.follows_rank0 = False
         self.concluded = asyncio.Event()
         self._engine_slot, self._workplace, self._recorder, self._group = engine_slot, workplace, recorder, group
@@ -88,7 +88,7 @@ class Worker:
     async def run(self) -> None:
         """Runs attempts until cancelled, which kills a running one."""
         while True:
-            await (self.policy.due() if self._group is None else self._group.due(self._rank))
+            await (self.policy.wait_until_due() if self._group is None else self._group.wait_until_due(self._rank))
             try:
                 await self._run_attempt()
             except Exception as error:  # an internal error must not affect the other workers
@@ -97,7 +97,7 @@ class Worker:
                 self.failure = Failure(FailureKind.UNKNOWN, reason, "")
                 self.outcome = Outcome(self.failure)
                 if self._group is not None:
-                    await self._group.conclude(self._rank, self.outcome, self.waits)
+                    await self._group.conclude(self._rank, self.outcome, self.set_wait_reason)
                 self._conclude(self._attempt, WorkerState.FAILED, reason)
 
     async def _run_attempt(self) -> None:
@@ -109,30 +109,30 @@ class Worker:
             number = self.newest.task.first_attempt + 1
             self.task = replace(self.task, checkpoints=before_nan(last), first_attempt=number)
         attempt = self._attempt = self._workplace.attempt(self._engine_slot, self)
-        self._wait()
+        self._enter_waiting()
         outcome = await attempt.run()
         if self._group is not None:
             if attempt is self.newest:
                 self._enter(WorkerState.STOPPING)
-            self.failure = await self._group.conclude(self._rank, outcome, self.waits)
+            self.failure = await self._group.conclude(self._rank, outcome, self.set_wait_reason)
         else:
             self.failure = outcome.failure
-            self._plan(outcome)
+            self._schedule_next(outcome)
         self.outcome = outcome
-        self._conclude(attempt, *self._end_of(outcome))
+        self._conclude(attempt, *self._final_state(outcome))
 
-    def _plan(self, outcome: Outcome) -> None:
+    def _schedule_next(self, outcome: Outcome) -> None:
         if outcome.final:
-            self.policy.never()
+            self.policy.cancel()
         elif outcome.again:
-            self.policy.again()
+            self.policy.retry()
         # A job that could not be prepared returns to its queue.
         elif not outcome.by_user and not (outcome.unprepared and self.task.job is not None):
-            self.policy.after(outcome.failure, had_progress=outcome.had_progress, running_s=outcome.running_s)
+            self.policy.schedule(outcome.failure, had_progress=outcome.had_progress, running_s=outcome.running_s)
 
-    def _end_of(self, outcome: Outcome) -> tuple[WorkerState, str | None]:
+    def _final_state(self, outcome: Outcome) -> tuple[WorkerState, str | None]:
         """Returns the final state of an attempt with this outcome, and the reason."""
-        if outcome.by_user and self.failure is None:  # else another rank failed first
+        if outcome.by_user and self.failure is None:  # otherwise another rank failed first
             return WorkerState.FINISHED if self._is_done else WorkerState.STOPPED, self._stop_reason
         if self.failure is not None:
             return WorkerState.FAILED, self.failure.reason
@@ -162,73 +162,75 @@ class Worker:
         view = structs.replace(self.view(self.task.index), state=state)
         self._engine_slot.diagnose(view, now, self)
 
-    def _wait(self) -> None:
+    def _enter_waiting(self) -> None:
         """Enters the state before an attempt."""
         self._enter(WorkerState.WAITING if self.newest is None else WorkerState.RESTARTING)
 
     def _enter(self, state: WorkerState, reason: str | None = None, advice: str | None = None) -> None:
-        """Changes the state between attempts."""
+        """Enters a state before, between or after processes."""
         self._idle_state, self.reason, self.advice = state, reason, advice
         is_over = state.ended and self._attempt is None
         (self.concluded.set if is_over else self.concluded.clear)()
         self.changed()
 
-    # From its attempt
+    # Called by its attempt
 
-    def waits(self, reason: str | None) -> None:
-        """Shows the wait reason of the next attempt, or of this one's end."""
+    def set_wait_reason(self, reason: str | None) -> None:
+        """Shows a wait reason, or (None) removes it; the reason of an ended state stays."""
         if reason != self.reason and not self.state.ended:
             self.reason = reason
             self.changed()
 
     def changed(self) -> None:
-        """Reports a change of the display."""
+        """Reports a change that clients should see."""
         if is_new_state := (state := self.state) is not self._displayed:
             self._displayed, self.state_since = state, time.monotonic()
         self._recorder.changed(self, is_new_state=is_new_state)
 
-    def begins(self) -> None:
+    def on_prepared(self) -> None:
         """Handles the end of its attempt's preparation, which fulfils all earlier requests."""
         if self.newest is not None:
             self.past.append(self.attempt or self.newest.record())
         self.newest = self._attempt
         self._engine_slot.attach(self._attempt)
         if self.has_begun if self._group is None else self._group.all_begun:
-            self.policy.begun()
+            self.policy.clear_request()
         self.reason = None
         self.changed()
 
     async def reserve(self, number: int) -> None:
-        """Records the number of its attempt before that starts, so that it stays used if the engine is killed."""
+        """Records the number of a job's attempt before its start: if the engine is killed, it is not used again."""
         if self.task.job is not None:
             self._recorder.amend(self, reserved=number)
             await self._recorder.written()
 
-    def began(self) -> None:
+    def on_started(self) -> None:
         """Records the start of its attempt's process."""
         self._recorder.began(self)
 
-    def leader_ended(self, exit_code: int) -> None:
+    def on_leader_exit(self, exit_code: int) -> None:
         """Ends the group if the first process of its attempt has failed."""
         if self._group is not None and exit_code != 0:
             self._group.fail(self._rank)
 
-    def idle(self, why: str | None) -> None:
-        """Marks it as stuck if its attempt is idle, unless it is a rank: groups are checked as a whole."""
+    def set_idle(self, reason: str | None) -> None:
+        """Marks the worker as stuck, or (None) clears the mark, unless it is a rank: groups are checked as a whole."""
         if self.rank is None:
-            self.stuck = why
+            self.stuck = reason
 
     async def rendezvous(self) -> Rendezvous | None:
         """Waits until all ranks of its group are ready. Returns None outside a group, or if the attempt is cancelled."""
-        return self.task.rendezvous if self._group is None else await self._group.rendezvous(self._rank, self.waits)
+        if self._group is None:
+            return self.task.rendezvous
+        return await self._group.rendezvous(self._rank, self.set_wait_reason)
 
     # Commands
 
     def restart(self) -> None:
         """Stops any process gracefully, then starts the next attempt; a waiting attempt starts at once."""
-        self.policy.now()
+        self.policy.request()
         if self._attempt is None:
-            self._wait()
+            self._enter_waiting()
         elif self._attempt.life is Life.PREPARING:
             self._attempt.skip_waits()
         else:
@@ -244,7 +246,7 @@ class Worker:
     def stop(self, stop: Stop, *, is_done: bool = False) -> None:
         """Stops the attempt, or cancels the next one, and starts no other; with `is_done` it counts as finished."""
         self._is_done |= is_done
-        self.policy.never()
+        self.policy.cancel()
         self._stop_reason = stop.reason or self._stop_reason
         was_preparing = self._attempt is not None and self._attempt.life is Life.PREPARING
         if self._attempt is not None:
@@ -256,7 +258,7 @@ class Worker:
             self._group.end()
 
     def end_with_group(self) -> None:
-        """Ends or does not start its process because another rank of its group has failed."""
+        """Stops its attempt because its group's attempt is ending."""
         if self._attempt is not None:
             self._attempt.stop(Stop(StopCause.GROUP))
 
@@ -265,17 +267,17 @@ class Worker:
         return self._attempt is not None and self._attempt.pass_on(number)
 
     def respond(self, alert: Alert) -> None:
-        """Takes the action of `--on` for a new alert."""
+        """Applies the action of `--on` to a new alert."""
         action, attempt = self._workplace.spec.on.get(alert.kind, AlertAction.SHOW), self._attempt
         self._recorder.alerted(self, alert, action)
-        reason, of_group = alert.headline, alert.kind == "stuck" and self.rank is not None
+        reason, is_group_alert = alert.headline, alert.kind == "stuck" and self.rank is not None
         if action is AlertAction.STOP and not (attempt is None and self.state.ended):
             self.stop(Stop(reason=reason), is_done=alert.kind == "done")
-        elif action is AlertAction.RESTART and attempt is not None and not of_group and self.policy.replace():
+        elif action is AlertAction.RESTART and attempt is not None and not is_group_alert and self.policy.replace():
             attempt.stop(Stop(StopCause.ALERT, reason=reason))
 
     def follow_rank0(self) -> None:
-        """Counts it as running because another rank reports for all."""
+        """Shows it as running because rank 0 reports for all ranks."""
         if not self.follows_rank0 and not self.fps_of_group and self.state.undisturbed:
             self.follows_rank0 = True
             self.changed()
@@ -333,7 +335,7 @@ class Worker:
 
     def view(self, index: int) -> model.Worker:
         """Returns the worker as clients see it; `index` is its slot's number."""
-        at, state = self.policy.at, self.state
+        due_at, state = self.policy.due_at, self.state
         if self.newest is not None:
             view = self.newest.view()
         else:
@@ -357,7 +359,7 @@ class Worker:
             job_name=self.task.name,
             group=self.rank,
             fps_in_rank_0=self.follows_rank0,
-            restart_at=unix(at) if at is not None else None,
+            restart_at=unix(due_at) if due_at is not None else None,
         )
 
     async def details(self) -> Details:
@@ -370,7 +372,7 @@ class Worker:
         )
 
     async def stacks(self) -> Stacks:
-        """Returns the Python stacks of its process, or why there are none. Raises `GmgError`."""
+        """Returns the Python stacks of its process, or the reason that there are none. Raises `GmgError`."""
         if self._attempt is None:
             return Stacks(self.slot.name, self._rank if self.rank is not None else None, error="no process runs")
         return await self._attempt.stacks()

@@ -148,7 +148,7 @@ async def test_a_worker_waits_for_its_node_only_while_that_is_not_there() -> Non
         listener = MagicMock(reserve=AsyncMock(), slot=Slot("n1/cpu0", node="n1"), task=Task((), {}, 0, 1))
         running = asyncio.create_task(RemoteAttempt(node, listener).run())
         await asyncio.sleep(0.05)
-        reasons.append(listener.waits.call_args.args[0])
+        reasons.append(listener.set_wait_reason.call_args.args[0])
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     assert reasons == ["for n1", None]
@@ -170,7 +170,7 @@ async def test_a_worker_that_was_stopped_is_no_longer_stuck_whatever_its_node_re
         if stops:
             attempt.stop(Stop())
         attempt.apply_report(report)
-        assert listener.idle.call_args.args == (idle,)
+        assert listener.set_idle.call_args.args == (idle,)
         assert attempt.activity().settled is not stops
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -187,7 +187,7 @@ async def test_a_process_has_begun_once_its_node_reports_it_after_its_attempt() 
     for pid, begun in ((None, 0), (7, 1), (7, 1)):
         view = Worker("n1/cpu0", 0, WorkerState.STARTING, newest=structs.replace(NO_ATTEMPT, number=1, pid=pid))
         attempt.apply_report(AttemptReport(attempt.assignment.key, view))
-        assert (listener.begins.call_count, listener.began.call_count) == (1, begun)
+        assert (listener.on_prepared.call_count, listener.on_started.call_count) == (1, begun)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 
@@ -247,7 +247,7 @@ async def test_a_rank_whose_node_is_lost_during_rendezvous_fails_for_that_reason
     outcome = await RemoteAttempt(node, listener).run()
     assert outcome.failure is not None
     assert outcome.failure.reason == "n1 is lost"
-    listener.leader_ended.assert_called_once()
+    listener.on_leader_exit.assert_called_once()
 
 
 @pytest.mark.parametrize("cause", [StopCause.COMMAND, StopCause.GROUP])
