@@ -25,7 +25,7 @@ from gmg_tui.machine import slurm as allocation
 from gmg_tui.machine.cgroup import cpu_quota, usable_cpus
 from gmg_tui.machine.files import lock_trouble
 from gmg_tui.machine.gpu import egl, selection
-from gmg_tui.machine.gpu.driver import answer_of
+from gmg_tui.machine.gpu.driver import call_driver
 from gmg_tui.machine.gpu.egl import EglMap
 from gmg_tui.machine.gpu.nvml import Nvml, NvmlUnavailable, cuda_version, driver_version
 from gmg_tui.machine.processes import pidfd_trouble
@@ -181,7 +181,7 @@ def _ask_nvml() -> NvmlView:
             return NvmlView(nvml.gpus(), driver_version(), cuda_version())
 
     try:
-        return answer_of(view)
+        return call_driver(view)
     except NvmlUnavailable as error:
         return NvmlView(error=str(error))
 
@@ -202,14 +202,14 @@ def listed(nvml: NvmlView) -> Finding:
     text = ", ".join(f"{number} x {name}" for name, number in names.items()) or "none answers"
     if instances := sum(gpu.mig_index is not None and gpu.trouble is None for gpu in nvml.gpus):
         text += f" with {units.count(instances, 'MIG instance')}"
-    if trouble := selection.unanswered(nvml.gpus):
+    if trouble := selection.no_answers(nvml.gpus):
         return Finding("GPUs", WARN if nvml.whole else FAIL, f"{text}; {trouble}")
     return Finding("GPUs", OK, text)
 
 
 def visible(nvml: NvmlView, environ: Mapping[str, str]) -> Finding:
     """Lists the GPUs that `CUDA_VISIBLE_DEVICES` leaves to a run."""
-    given = allocation.visible(environ, len({gpu.index for gpu in nvml.gpus}))
+    given = allocation.visible_gpus(environ, len({gpu.index for gpu in nvml.gpus}))
     try:
         names = ", ".join(slot.name for slot in selection.slots(nvml.gpus, None, given))
     except GmgError as error:

@@ -10,7 +10,7 @@ from gmg_tui.machine.blocking_calls import begin
 from gmg_tui.machine.gpu import driver
 from gmg_tui.machine.gpu.nvml import NvmlUnavailable, open_nvml
 from gmg_tui.machine.gpu.processes import describe, process_text
-from gmg_tui.machine.gpu.selection import slot_of, unanswered
+from gmg_tui.machine.gpu.selection import no_answers, slot_of
 from gmg_tui.model import Gpu, GpuSample, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.results import table
@@ -26,7 +26,7 @@ def gpus(*, as_json: bool) -> int:
     if as_json:
         print_json([row(*each) for each in read])
     else:
-        silent = unanswered(gpu for gpu, _ in read)
+        silent = no_answers(gpu for gpu, _ in read)
         table.show(COLUMNS, read, *filter(None, [silent if read else "the driver reports no GPU"]), *_users(read))
     return 0
 

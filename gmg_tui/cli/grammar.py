@@ -153,7 +153,7 @@ def settings_of(command: str) -> Settings | None:
     from gmg_tui.machine.folders import distrust  # only if there is a file
 
     try:
-        reason = distrust(file, shared=True, exists=True)
+        reason = distrust(file, shared=True, must_exist=True)
     except OSError:
         return None  # it was removed
     if reason is not None:

@@ -56,7 +56,7 @@ def logs(words: tuple[str, ...], *, follow: bool, last: int | None = None) -> in
             time.sleep(_POLL_S)
         with _open(entry, log) as file:
             if last is not None:
-                file.seek(files.start_of_last(file.fileno(), last))
+                file.seek(files.start_of_last_lines(file.fileno(), last))
             blocks = _blocks(file, entry, log, follow=follow)
             for block in _cleaned(blocks) if sys.stdout.isatty() else blocks:
                 sys.stdout.buffer.write(block)

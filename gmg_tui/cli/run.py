@@ -64,12 +64,12 @@ def _simulated_args(count: int, *, ranks: bool) -> tuple[str, ...]:
 
 def _has_gpu() -> bool:
     from gmg_tui.machine.gpu.nvml import NvmlUnavailable, open_nvml
-    from gmg_tui.machine.gpu.selection import unanswered
+    from gmg_tui.machine.gpu.selection import no_answers
 
     try:
         with waiting("asking the driver"):
             _, gpus = open_nvml()
-        trouble = unanswered(gpus)
+        trouble = no_answers(gpus)
     except NvmlUnavailable as error:
         gpus, trouble = (), str(error)
     answers = any(gpu.trouble is None for gpu in gpus)

@@ -11,7 +11,7 @@ from msgspec import structs
 from gmg_tui import simulation
 from gmg_tui.machine import slurm as allocation
 from gmg_tui.machine.gpu import selection
-from gmg_tui.machine.gpu.driver import LATE_S, NO_ANSWER, SILENT_S, Driver, answer_of
+from gmg_tui.machine.gpu.driver import LATE_S, NO_ANSWER, SILENT_S, Driver, call_driver
 from gmg_tui.machine.gpu.free import FreeGpus, Leases, Pause
 from gmg_tui.machine.gpu.nvml import NvmlUnavailable, open_nvml
 from gmg_tui.model import Gpu, GpuSample, RunSpec, Slot
@@ -55,7 +55,7 @@ class Hardware:
             chosen, awaited = _free(chosen, spec, nvml, leases, pause)
         slots, idle = grouped(chosen, spec)
         leases.release(*(slot.gpu.uuid for slot in chosen if slot.gpu is not None and slot not in slots))
-        left_out = selection.left_out(gpus, spec.gpus, visible)
+        left_out = selection.warning(gpus, spec.gpus, visible)
         if spec.sweep is not None and spec.sweep.per_gpu > 1:
             numbers = range(1, spec.sweep.per_gpu + 1)
             slots = tuple(structs.replace(slot, name=f"{slot.name}-{number}") for slot in slots for number in numbers)
@@ -100,8 +100,8 @@ def _driver(spec: RunSpec) -> tuple[Driver, tuple[Gpu, ...], str | None]:
     try:
         nvml, gpus = open_nvml()
     except NvmlUnavailable as error:
-        raise selection.no_gpu(str(error)) from error
-    return nvml, gpus, allocation.visible(os.environ, len({gpu.index for gpu in gpus}))
+        raise selection.no_gpu_error(str(error)) from error
+    return nvml, gpus, allocation.visible_gpus(os.environ, len({gpu.index for gpu in gpus}))
 
 
 def _free(
@@ -119,7 +119,7 @@ def _free(
         gpu = slot.gpu
         assert gpu is not None
         try:
-            return answer_of(lambda: nvml.read(gpu, slow=True))
+            return call_driver(lambda: nvml.read(gpu, slow=True))
         except NvmlUnavailable as error:
             return GpuSample(gpu.uuid, error=str(error))
 

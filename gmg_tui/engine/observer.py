@@ -25,7 +25,7 @@ from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.workers.slot import EngineSlot, find_others
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.gpu.processes import describe
-from gmg_tui.machine.processes import Scans, Table, resolved, written
+from gmg_tui.machine.processes import Scans, Table, absolute_paths, files_open_for_writing
 from gmg_tui.machine.slurm import AllocationWatch
 from gmg_tui.model import Details, GpuProcess, GpuSample, Snapshot, Worker, WorkerState
 from gmg_tui.model.alert import by_urgency
@@ -131,7 +131,7 @@ class Observer:
                     self._files_read_at = now
                     for each in here:
                         saved = each.readings.reader.saved.paths
-                        each.readings.written = written(each.pids) | resolved(saved, each.pids)
+                        each.readings.written = files_open_for_writing(each.pids) | absolute_paths(saved, each.pids)
             await asyncio.sleep(_SCAN_INTERVAL_S if self.watched else _UNWATCHED_SCAN_INTERVAL_S)
 
     async def _check_arguments(self) -> None:

@@ -52,7 +52,7 @@ async def facts_of(slot: EngineSlot, group: Iterable[EngineSlot], owners: dict[i
                 shares=attempt.readings.counts.shares(now),
                 sharers=_sharers(slot, owners),
                 numa_node=node,
-                remote_cpus=numa.remote(load.cpus, node) if load is not None else (),
+                remote_cpus=numa.remote_cpus(load.cpus, node) if load is not None else (),
             )
         case RemoteAttempt() as attempt if view.state.live:
             known = await attempt.speed()

@@ -11,7 +11,7 @@ from gmg_tui.model import Attempt, Checkpoint, JobRecord, QueueAction, SweepSpec
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.jobs import SKIPPED
 from gmg_tui.model.tried import TriedArguments
-from gmg_tui.scripts.checkpoints import ledger
+from gmg_tui.scripts import checkpoints
 from gmg_tui.scripts.probe.counts import saved_unseen
 from gmg_tui.session.store.reader import open_store
 from gmg_tui.session.store.writer import StoreWriter
@@ -252,7 +252,7 @@ def _resumed(record: JobRecord, slots: int, unseen: _Unseen, *, retry_failed: bo
 def _with_unseen(attempt: Attempt, unseen: _Unseen) -> Attempt:
     """Adds to an attempt the files that its killed engine may have missed."""
     saved = (each for each in unseen.get(attempt.pid or 0, ()) if each.saved >= attempt.started)
-    return structs.replace(attempt, checkpoints=ledger(attempt.checkpoints, saved))
+    return structs.replace(attempt, checkpoints=checkpoints.merge(attempt.checkpoints, saved))
 
 
 def _too_wide(record: JobRecord, slots: int) -> str:

@@ -1,1 +1,1 @@
-"""The machine: GPUs, Slurm, files, and calls that may block."""
+"""The machine: GPUs, processes, control groups, Slurm, files, and calls that may block."""

@@ -9,9 +9,9 @@ from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any
 
-_ELSEWHERE = "192.0.2.1"
+_OUTSIDE_ADDRESS = "192.0.2.1"
 """A documentation address (RFC 5737), which selects the default route."""
-_PORT = 9
+_DISCARD_PORT = 9
 
 
 def started_from(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -31,12 +31,12 @@ def is_numeric(name: str) -> bool:
 
 
 def is_reachable(address: str) -> bool:
-    """True if `address` is an IP address that other machines may reach: not of the loopback, nor link-local."""
+    """True if `address` is an IP address that other machines may reach: neither loopback nor link-local."""
     if "%" in address or not is_numeric(address):
         return False
-    about = ip_address(address)
-    about = getattr(about, "ipv4_mapped", None) or about
-    return not (about.is_loopback or about.is_link_local or about.is_unspecified or about.is_multicast)
+    ip = ip_address(address)
+    ip = getattr(ip, "ipv4_mapped", None) or ip
+    return not (ip.is_loopback or ip.is_link_local or ip.is_unspecified or ip.is_multicast)
 
 
 def address_for(peers: Iterable[str]) -> str | None:
@@ -44,20 +44,20 @@ def address_for(peers: Iterable[str]) -> str | None:
 
     Without such a peer, uses the default route. Resolving names may be slow.
     """
-    for peer in (*peers, _ELSEWHERE):
+    for peer in (*peers, _OUTSIDE_ADDRESS):
         with suppress(OSError, UnicodeError):  # unknown names, no route
-            found = socket.getaddrinfo(peer, _PORT, type=socket.SOCK_DGRAM)
-            for family, kind, protocol, _, where in sorted(found, key=lambda each: each[0] != socket.AF_INET):
-                address = _source(family, kind, protocol, where)
+            found = socket.getaddrinfo(peer, _DISCARD_PORT, type=socket.SOCK_DGRAM)
+            for family, kind, protocol, _, target in sorted(found, key=lambda each: each[0] != socket.AF_INET):
+                address = _source_address(family, kind, protocol, target)
                 if address is not None:
                     return address
     return None
 
 
-def _source(family: int, kind: int, protocol: int, where: Any) -> str | None:
+def _source_address(family: int, kind: int, protocol: int, target: Any) -> str | None:
     """Returns the source address of packets to a machine, without sending any; None for a loopback or link-local one."""
     with suppress(OSError), socket.socket(family, kind, protocol) as probe:
-        probe.connect(where)
+        probe.connect(target)
         address = str(probe.getsockname()[0])
         return address if is_reachable(address) else None
     return None

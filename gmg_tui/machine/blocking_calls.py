@@ -26,7 +26,7 @@ def begin(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> Fu
 
 
 async def in_daemon_thread(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-    """Runs `function` in a new daemon thread, once one can be started. Returns or raises what it does.
+    """Runs `function` in a new daemon thread, once one can be started. Returns its result or raises its exception.
 
     `asyncio.to_thread` does not suit a hung driver: `asyncio.run` waits for its threads before it returns.
     """

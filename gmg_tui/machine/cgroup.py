@@ -1,4 +1,4 @@
-"""The control groups of a process (cgroups(7), version 1 and 2), and their limits of CPU time and memory."""
+"""The control groups of a process (cgroups(7), version 1 and 2), and their limits on CPU time and memory."""
 
 import math
 import os
@@ -31,21 +31,21 @@ def folders(controller: str, proc: Path = _SELF) -> Iterator[Path]:
     try:
         lines = (proc / "cgroup").read_text(errors="surrogateescape").split("\n")
         memberships = [line.split(":", 2) for line in lines if line]
-        # A worker's own mounts may differ, and lead to pipes.
+        # This process's mounts: a worker's own may differ, and lead to pipes.
         mountinfo = (proc.parent / "self" / "mountinfo").read_text(errors="surrogateescape")
     except OSError:
         return
-    # Users choose the names of mount points: the kernel escapes only blanks and line feeds. Sources may be empty.
+    # Split at single spaces: other whitespace may be part of a mount point's name, and sources may be empty.
     for fields in (line.split(" ") for line in mountinfo.split("\n") if line):
         root, point, (kind, _, options) = fields[3], fields[4], fields[fields.index("-") + 1 :][:3]
         for number, controllers, path in memberships:
             version2 = kind == "cgroup2" and number == "0"
             version1 = kind == "cgroup" and controller in controllers.split(",") and controller in options.split(",")
             if version2 or version1:
-                yield from _upwards(Path(point.replace("\\040", " ")), root, path)
+                yield from _levels(Path(point.replace("\\040", " ")), root, path)
 
 
-def _upwards(point: Path, root: str, path: str) -> Iterator[Path]:
+def _levels(point: Path, root: str, path: str) -> Iterator[Path]:
     """Yields the folders of the cgroup `path`, innermost first, if `root` is mounted at `point`.
 
     In a container without a cgroup namespace, the path is the machine's, and only the container's own cgroup is mounted.
@@ -53,7 +53,7 @@ def _upwards(point: Path, root: str, path: str) -> Iterator[Path]:
     within = PurePosixPath(path)
     inside = within.is_relative_to(root) and ".." not in within.parts
     relative = within.relative_to(root) if inside else PurePosixPath()
-    yield from (point / each for each in (relative, *relative.parents))
+    yield from (point / level for level in (relative, *relative.parents))
 
 
 def _quota(folder: Path) -> float | None:
@@ -67,7 +67,7 @@ def _quota(folder: Path) -> float | None:
 
 
 def throttled_periods(proc: Path = _SELF) -> list[tuple[int, int]]:
-    """Returns the periods of each cgroup with a CPU quota, and the number of those that exhausted it."""
+    """Returns the number of quota periods of each cgroup, and of those that exhausted the CPU quota."""
     periods = []
     for folder in folders("cpu", proc):
         with suppress(OSError, KeyError, ValueError):
@@ -89,8 +89,8 @@ class Memory:
     """The memory limits of the cgroups at `folders`, and of the machine; readable even after a process's end.
 
     Attributes:
-        room: The tightest limit at the last `read`; None if unknown.
-        oom_kills: The number of OOM kills by then: in the cgroup with a limit, else on the machine.
+        room: The limit with the least free memory at the last `read`; None if unknown.
+        oom_kills: The number of OOM kills by then, in the innermost cgroup if one has a limit, else on the machine.
     """
 
     def __init__(self, folders: Iterable[Path], proc: Path = _SELF.parent) -> None:

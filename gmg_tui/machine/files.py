@@ -1,7 +1,7 @@
 """Atomic writes, safe reads, locks, and logs of limited size.
 
-A log that grows too large keeps its beginning and its end, without the middle. Readers count offsets in the stream of all
-bytes ever written; `Cut` maps them to the file.
+A log that grows too large loses its middle. Readers count offsets in the stream of all bytes ever written; `Cut` maps them
+to offsets in the file.
 """
 
 import errno
@@ -16,26 +16,26 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 HEAD_BYTES = 1 << 20
-"""Size of the beginning to keep; at most a quarter of the log."""
+"""Bytes to keep at the beginning; at most a quarter of the log's limit."""
 TAIL_BYTES = 64 << 20
-"""Size of the end to keep, which each cut copies; at most a quarter of the log."""
-_LINE_BYTES = 64 << 10
-"""Limit for the search for the end of a line; a longer line is cut in two."""
+"""Bytes to keep at the end, which each cut copies; at most a quarter of the log's limit."""
+_MAX_LINE_BYTES = 64 << 10
+"""Bytes to search for the end of a line; a longer line is cut in two."""
 _COPY_BYTES = 1 << 20
 _NOTE = re.compile(rb"\n\[gmg-tui\] (\d{1,3}(?:,\d{3}){0,5}) bytes are cut out here: [^\n]*\n")
-_NOTE_BYTES = 200
+_MAX_NOTE_BYTES = 200
 MAX_LINKS = 40
-_MAX_STEPS = 1000
-"""Maximum folders and links on the way to a file: links may form a loop."""
+_MAX_COMPONENTS = 1000
+"""Maximum components of a path, links resolved: links may form a loop."""
 
 
 def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o600) -> os.stat_result:
-    """Atomically replaces the file at `path` with `data`, or its parts, even across a power cut.
+    """Atomically replaces the file at `path` with `data` (bytes, or chunks of them), even across a power cut.
 
-    Follows links, except other users'. Returns the new file's status, for `remove_written`. Raises `OSError`, and leaves
-    nothing behind, if that fails or `path` is not a regular file.
+    Follows links, except other users'. Returns the new file's status, for `remove_written`. Raises `OSError` and leaves
+    nothing behind if writing fails, or if `path` is not a regular file.
     """
-    path = _followed(path)
+    path = _resolve(path)
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -56,49 +56,49 @@ def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o600
 def remove_written(path: Path, written: os.stat_result) -> None:
     """Removes the file that `write_atomic` has written to `path`, if nobody has replaced or changed it. Raises `OSError`."""
     with suppress(FileNotFoundError):
-        path = _followed(path)
-        about = path.lstat()
-        if (about.st_dev, about.st_ino, about.st_mtime_ns) == (written.st_dev, written.st_ino, written.st_mtime_ns):
+        path = _resolve(path)
+        status = path.lstat()
+        if (status.st_dev, status.st_ino, status.st_mtime_ns) == (written.st_dev, written.st_ino, written.st_mtime_ns):
             path.unlink()
 
 
-def _followed(path: Path) -> Path:
-    """Resolves a path. Raises `OSError` for another user's link, except root's, as its last part or in a folder like `/tmp`.
+def _resolve(path: Path) -> Path:
+    """Resolves a path. Raises `OSError` for another user's link, unless root's, at its end or in a folder like `/tmp`.
 
-    The kernel's `protected_symlinks` covers folders with the sticky bit only. Each part is looked at once: where others can
-    write, it may change between two looks.
+    The kernel's `protected_symlinks` covers folders with the sticky bit only. Checks each component once: in a folder that
+    others can write to, it may change between two checks.
     """
     ours = (os.geteuid(), 0)
     for _ in range(MAX_LINKS):
         at, is_open = Path("/"), False
-        for at, about, _ in way_to(path.parent):
-            is_link = stat.S_ISLNK(about.st_mode)
-            if is_link and is_open and about.st_uid not in ours:
+        for at, status, _ in components(path.parent):
+            is_link = stat.S_ISLNK(status.st_mode)
+            if is_link and is_open and status.st_uid not in ours:
                 raise PermissionError(errno.EACCES, "a link of another user", str(at))
-            is_open = not is_link and bool(about.st_mode & stat.S_IWOTH)
+            is_open = not is_link and bool(status.st_mode & stat.S_IWOTH)
         path = at / path.name
         try:
-            about = path.lstat()
+            status = path.lstat()
         except FileNotFoundError:
             return path
-        if not stat.S_ISLNK(about.st_mode):
+        if not stat.S_ISLNK(status.st_mode):
             return path
-        if about.st_uid not in ours:
+        if status.st_uid not in ours:
             raise PermissionError(errno.EACCES, "a link of another user", str(path))
         path = path.parent / path.readlink()
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
 
 
-def way_to(path: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
-    """Yields each folder and link on the way to `path`, from the root, with its status, and True for the last.
+def components(path: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
+    """Yields the folders and links that lead to `path`, and its target: each one's path, status, and True for the target.
 
-    Raises `OSError` if one is missing, or for a loop of links.
+    Starts at the root. Raises `OSError` if one is missing, or for a loop of links.
     """
     at, names = Path("/"), [*reversed(Path(os.path.abspath(path)).parts[1:])]  # noqa: PTH100 - keeps links
-    for _ in range(_MAX_STEPS):
-        about = at.lstat()
-        yield at, about, not names
-        if stat.S_ISLNK(about.st_mode):
+    for _ in range(_MAX_COMPONENTS):
+        status = at.lstat()
+        yield at, status, not names
+        if stat.S_ISLNK(status.st_mode):
             names += reversed((at.parent / at.readlink()).parts[1:])
             at = Path("/")
         if not names:
@@ -126,12 +126,12 @@ def open_regular(path: Path | str, flags: int = os.O_RDONLY, *, folder: int | No
 
 
 def reading(path: Path) -> BinaryIO:
-    """Returns a regular file, open for reading. Raises `OSError`."""
+    """Opens a regular file for reading. Raises `OSError`."""
     return os.fdopen(open_regular(path), "rb")
 
 
 def lock_trouble(folder: Path, lock: Callable[[int, int], object]) -> str | None:
-    """Returns the reason that `lock` (`fcntl.flock` or `fcntl.lockf`) fails in `folder`; None if it works, or cannot be tested.
+    """Returns the reason why `lock` (`fcntl.flock` or `fcntl.lockf`) fails in `folder`; None if it works or cannot be tested.
 
     Lustre without `-o flock`, and some NFS mounts, have no locks.
     """
@@ -146,12 +146,12 @@ def lock_trouble(folder: Path, lock: Callable[[int, int], object]) -> str | None
     return None
 
 
-def start_of_last(file: int, lines: int) -> int:
-    """Returns the offset of the last `lines` lines of an open file. Raises `OSError`."""
+def start_of_last_lines(file: int, lines: int) -> int:
+    """Returns the offset at which the last `lines` lines of an open file begin. Raises `OSError`."""
     at = os.fstat(file).st_size
     line_ends = lines + (os.pread(file, 1, at - 1) == b"\n") if at and lines else 0
     while line_ends > 0 and at > 0:
-        begin = max(0, at - _LINE_BYTES)
+        begin = max(0, at - _MAX_LINE_BYTES)
         block = os.pread(file, at - begin, begin)
         if (count := block.count(b"\n")) >= line_ends:
             cut = len(block)
@@ -183,12 +183,12 @@ class Cut(NamedTuple):
 def find_cut(log: BinaryIO) -> Cut:
     """Returns the gap in the middle of `log`. Raises `OSError`."""
     log.seek(0)
-    note = _NOTE.search(log.read(HEAD_BYTES + _NOTE_BYTES))
+    note = _NOTE.search(log.read(HEAD_BYTES + _MAX_NOTE_BYTES))
     return Cut() if note is None else Cut(note.start(), note.end(), int(note[1].replace(b",", b"")))
 
 
 def cut_log(path: Path, max_bytes: int) -> None:
-    """Cuts out the middle of a log that is larger than `max_bytes`. Raises `OSError`, and leaves the log unchanged.
+    """Cuts out the middle of a log that is larger than `max_bytes`. If that fails, raises `OSError` and leaves it unchanged.
 
     Replaces the file: open descriptors keep the old one.
     """
@@ -199,14 +199,14 @@ def cut_log(path: Path, max_bytes: int) -> None:
         with os.fdopen(new_file, "wb") as new, reading(path) as old:
             before = find_cut(old)
             size = old.seek(0, os.SEEK_END)
-            head = before.start or _after_line(old, min(HEAD_BYTES, max_bytes // 4) - _LINE_BYTES)
+            head = before.start or _after_line(old, min(HEAD_BYTES, max_bytes // 4) - _MAX_LINE_BYTES)
             tail = _after_line(old, max(size - min(TAIL_BYTES, max_bytes // 4), before.end, head))
             missing = before.in_stream(tail) - head
             _copy(old, 0, new, head)
             new.write(f"\n[gmg-tui] {missing:,} bytes are cut out here: --log-max is {max_bytes >> 20} MiB\n".encode())
             _copy(old, tail, new, size - tail)
             new.flush()
-            os.fsync(new.fileno())  # before the rename, or a power cut could leave neither
+            os.fsync(new.fileno())  # before the rename: a power cut could otherwise leave neither
         temporary.replace(path)
     except OSError:
         temporary.unlink(missing_ok=True)
@@ -216,7 +216,7 @@ def cut_log(path: Path, max_bytes: int) -> None:
 def _after_line(log: BinaryIO, offset: int) -> int:
     """Returns the offset after the line at `offset`, or `offset` if the line is too long."""
     log.seek(offset)
-    return offset + log.read(_LINE_BYTES).find(b"\n") + 1
+    return offset + log.read(_MAX_LINE_BYTES).find(b"\n") + 1
 
 
 def _copy(source: BinaryIO, offset: int, target: BinaryIO, size: int) -> None:

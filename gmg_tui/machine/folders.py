@@ -1,8 +1,7 @@
-"""Folders on a machine with other users: the user's own, trust, private and locked folders, and removal.
+"""Folders on a machine with other users: XDG folders, checks of trust, private and locked folders, and removal.
 
-The user's folders follow the XDG base directory specification: relative paths are ignored.
-
-Nothing here follows a link or opens a file that another user may have put into a shared folder.
+Ignores relative paths in XDG variables, as the specification requires. Nothing here follows a link or opens a file that
+another user may have put into a shared folder.
 """
 
 import errno
@@ -19,20 +18,20 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from gmg_tui.machine.files import way_to, write_atomic
+from gmg_tui.machine.files import components, write_atomic
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OVERFLOW_ID = 65534
-"""The owner that unmapped users' files show in a user namespace, such as root's in Apptainer (user_namespaces(7))."""
-_MAX_LISTED = 10_000
+"""The apparent owner of unmapped users' files in a user namespace, such as root's in Apptainer (user_namespaces(7))."""
+_MAX_LISTED_ENTRIES = 10_000
 """Maximum entries to read in a shared folder, and in any folder per pass."""
-_MAX_REMOVED = 100_000
+_MAX_REMOVED_ENTRIES = 100_000
 """Maximum entries to remove from an abandoned folder."""
 _MAX_ATTEMPTS = 10
 
 
 def home(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Returns `HOME`, else the home of the passwd entry; None without either, as for an arbitrary user ID in a container."""
+    """Returns `HOME`, else the home of the passwd entry; None without either, as for a random user ID in a container."""
     folder = environ.get("HOME", "")
     return Path(folder) if folder.startswith("/") else passwd_home()
 
@@ -69,7 +68,7 @@ def _folder(variable: str, below_home: str) -> Path | None:
 
 
 def user_name(uid: int) -> str:
-    """Returns a user's name, or the number without a passwd entry."""
+    """Returns a user's name, or `user UID` without a passwd entry."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -77,7 +76,7 @@ def user_name(uid: int) -> str:
 
 
 def names_of(owned: Iterable[tuple[Path, int]]) -> list[str]:
-    """Returns the names of users, from `owners`; unlike their numbers, they mean the same people on another machine."""
+    """Returns the names of the users in `owned`, from `owners`; unlike IDs, names mean the same people on other machines."""
     names = set()
     for _, uid in owned:
         with suppress(KeyError):
@@ -99,67 +98,68 @@ class LockedFolder(NamedTuple):
         os.close(self.descriptor)
 
 
-def distrust(folder: Path, *, shared: bool = False, exists: bool = False) -> str | None:
-    """Returns the reason that another user could change, replace or create `folder`; None if nobody could.
+def distrust(folder: Path, *, shared: bool = False, must_exist: bool = False) -> str | None:
+    """Returns the reason why another user could change, replace or create `folder`; None if nobody could.
 
     An existing folder must belong to this user. Its parents, and with `shared` the folder itself, may also be root's, even
     writable by all if they have the sticky bit, unless the rest of the path is missing: anyone could create that next.
-    With `exists`, anything missing raises `OSError`.
+    With `must_exist`, raises `OSError` if anything is missing.
     """
     administrators, is_open = _administrators(), False
     try:
-        for at, about, is_last in way_to(folder):
-            if (reason := _distrust(about, administrators, own=is_last and not shared)) is not None:
-                return f"{at} {reason}"
-            is_open = bool(about.st_mode & stat.S_IWOTH) and not stat.S_ISLNK(about.st_mode)
+        for component, status, is_last in components(folder):
+            if (reason := _distrust(status, administrators, own=is_last and not shared)) is not None:
+                return f"{component} {reason}"
+            is_open = bool(status.st_mode & stat.S_IWOTH) and not stat.S_ISLNK(status.st_mode)
             # Where all can write, an unmapped owner may be anyone.
             administrators = (0,) if is_open else _administrators()
     except OSError:
-        if exists:
+        if must_exist:
             raise
-        return f"{folder} is missing, and {at} can be changed by all users" if is_open else None
+        return f"{folder} is missing, and {component} can be changed by all users" if is_open else None
     return None
 
 
 def owners(*paths: str | Path) -> Iterator[tuple[Path, int]]:
-    """Yields each folder, link and file on the way to these paths, as far as they exist, with its owner's user ID."""
+    """Yields the existing components of these paths (folders, links, files), each with its owner's user ID."""
     for path in paths:
         with suppress(OSError):
-            for at, about, _ in way_to(Path(path)):
-                yield at, about.st_uid
+            for component, status, _ in components(Path(path)):
+                yield component, status.st_uid
 
 
 def check_own(folder: Path, *, shared: bool = False) -> None:
-    """Raises `OSError` if a folder is missing, or another user could change or replace it; `shared` as of `distrust`."""
-    if reason := distrust(folder, shared=shared, exists=True):
+    """Raises `OSError` if a folder is missing, or another user could change or replace it; `shared` as in `distrust`."""
+    if reason := distrust(folder, shared=shared, must_exist=True):
         raise PermissionError(errno.EACCES, reason, str(folder))
 
 
-def _distrust(about: os.stat_result, administrators: tuple[int, ...], *, own: bool) -> str | None:
+def _distrust(status: os.stat_result, administrators: tuple[int, ...], *, own: bool) -> str | None:
     user = os.getuid()
-    is_link = stat.S_ISLNK(about.st_mode)
-    if about.st_uid != user and ((own and not is_link) or about.st_uid not in administrators):
-        return f"belongs to the user {about.st_uid}"
-    if is_link or (about.st_mode & stat.S_ISVTX and not own):
+    is_link = stat.S_ISLNK(status.st_mode)
+    if status.st_uid != user and ((own and not is_link) or status.st_uid not in administrators):
+        return f"belongs to user {status.st_uid}"
+    if is_link or (status.st_mode & stat.S_ISVTX and not own):
         return None
-    if about.st_mode & stat.S_IWOTH:
+    if status.st_mode & stat.S_IWOTH:
         return "can be changed by all users"
-    if about.st_mode & stat.S_IWGRP and about.st_gid != 0 and not _is_own_group(about.st_gid):
-        return f"can be changed by the group {about.st_gid}"
+    if status.st_mode & stat.S_IWGRP and status.st_gid != 0 and not _is_own_group(status.st_gid):
+        return f"can be changed by group {status.st_gid}"
     return None
 
 
 @cache
 def _administrators() -> tuple[int, ...]:
+    """Returns the owners that may be root: unmapped files may be root's in a user namespace."""
     maps = (map(int, line.split()) for line in Path("/proc/self/uid_map").read_text("ascii").splitlines())
     has_nobody = any(first <= _OVERFLOW_ID < first + count for first, _, count in maps)
     return (0,) if has_nobody else (0, _OVERFLOW_ID)
 
 
-def _is_own_group(number: int) -> bool:
+def _is_own_group(gid: int) -> bool:
     """True for a group of this user alone, which many systems create for each user."""
     try:
-        group, user = grp.getgrgid(number), pwd.getpwuid(os.getuid())
+        group, user = grp.getgrgid(gid), pwd.getpwuid(os.getuid())
     except KeyError:
         return False
     return group.gr_name == user.pw_name and not set(group.gr_mem) - {user.pw_name}
@@ -172,10 +172,10 @@ def make_own(folder: Path) -> None:
     """
     check_own(folder.parent, shared=True)
     folder.mkdir(mode=0o700, exist_ok=True)
-    about = folder.lstat()
-    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         raise PermissionError(errno.EACCES, "it belongs to another user", str(folder))
-    if stat.S_IMODE(about.st_mode) != 0o700:
+    if stat.S_IMODE(status.st_mode) != 0o700:
         folder.chmod(0o700)
 
 
@@ -199,30 +199,30 @@ def make_locked(parent: Path, prefix: str) -> LockedFolder:
         path.chmod(0o700)  # whatever the umask
         if (folder := _lock(path)) is not None:
             return folder
-    raise OSError(errno.EBUSY, "another process removes new folders", str(parent))
+    raise OSError(errno.EBUSY, "another process keeps removing new folders", str(parent))
 
 
 def remove_abandoned(parent: Path, prefix: str, is_wanted: Callable[[str, int], bool] | None = None) -> None:
-    """Removes this user's folders in `parent` whose processes have ended, except if `is_wanted(name, descriptor)`."""
+    """Removes this user's unlocked folders in `parent` with this prefix, unless `is_wanted(name, descriptor)`."""
     with suppress(OSError), os.scandir(parent) as entries:
-        for entry in islice(entries, _MAX_LISTED):
+        for entry in islice(entries, _MAX_LISTED_ENTRIES):
             if not entry.name.startswith(prefix) or entry.stat(follow_symlinks=False).st_uid != os.getuid():
                 continue
             if (folder := _lock(Path(entry.path))) is not None:
                 if is_wanted is not None and is_wanted(entry.name, folder.descriptor):
                     os.close(folder.descriptor)
                 else:
-                    folder.remove(_MAX_REMOVED)
+                    folder.remove(_MAX_REMOVED_ENTRIES)
 
 
 def _lock(path: Path) -> LockedFolder | None:
-    """Locks a folder of this user; None if it is another's, or another process has locked or removed it."""
+    """Locks a folder of this user. Returns None if it is another's, or another process has locked or removed it."""
     with ExitStack() as stack, suppress(OSError):
-        descriptor = os.open(path, _FOLDER)
+        descriptor = os.open(path, _FOLDER_FLAGS)
         stack.callback(os.close, descriptor)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        about = os.fstat(descriptor)
-        if about.st_uid == os.getuid() and os.path.samestat(about, path.lstat()):
+        status = os.fstat(descriptor)
+        if status.st_uid == os.getuid() and os.path.samestat(status, path.lstat()):
             stack.pop_all()
             return LockedFolder(path, descriptor)
     return None
@@ -239,7 +239,7 @@ def remove_tree(folder: Path) -> None:
 
 
 def remove_own(folder: Path) -> None:
-    """Removes a gmg-tui folder as far as possible, unless another user could have replaced it."""
+    """Removes a gmg-tui folder, unless another user could have replaced it; ignores errors."""
     with suppress(OSError):
         check_own(folder)
         remove_tree(folder)
@@ -278,7 +278,7 @@ def files_in(folder: Path) -> Iterator[os.stat_result]:
 def write_own(path: Path, data: bytes | Iterable[bytes]) -> None:
     """Replaces a file in a gmg-tui folder, or anything that a script has put in its place.
 
-    Raises as `write_atomic`, and if another user has replaced the folder.
+    Raises `OSError` as `write_atomic` does, and if another user could have replaced the folder.
     """
     check_own(path.parent)
     with suppress(FileNotFoundError):
@@ -291,7 +291,7 @@ def write_own(path: Path, data: bytes | Iterable[bytes]) -> None:
 
 
 def _entries(descriptor: int) -> Iterator[tuple[str, bool, int]]:
-    """Yields the entries of a folder and its inner folders until all are removed: name, True for a folder, parent."""
+    """Yields the entries of a folder and its inner folders until all are gone: name, True for a folder, parent's descriptor."""
     while listed := _list(descriptor):
         for name, is_folder in listed:
             if is_folder:
@@ -308,17 +308,17 @@ def _entries(descriptor: int) -> Iterator[tuple[str, bool, int]]:
 
 def _list(descriptor: int) -> list[tuple[str, bool]]:
     with os.scandir(descriptor) as entries:
-        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(entries, _MAX_LISTED)]
+        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(entries, _MAX_LISTED_ENTRIES)]
 
 
 def _open_folder(name: str, where: int | None = None) -> int:
-    """Opens a folder and gives its owner all rights to it. Raises `OSError`."""
+    """Opens a folder, and makes it accessible to this user if it is theirs. Raises `OSError`."""
     found = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=where)
     try:
-        about, itself = os.fstat(found), f"/proc/self/fd/{found}"
-        if about.st_uid == os.getuid() and about.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+        status, itself = os.fstat(found), f"/proc/self/fd/{found}"
+        if status.st_uid == os.getuid() and status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
             os.chmod(itself, stat.S_IRWXU)  # noqa: PTH101 - by its descriptor
-        return os.open(itself, _FOLDER & ~os.O_NOFOLLOW)
+        return os.open(itself, _FOLDER_FLAGS & ~os.O_NOFOLLOW)
     finally:
         os.close(found)
 

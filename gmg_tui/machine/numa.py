@@ -9,7 +9,7 @@ from gmg_tui.model import Slot
 
 _SYS = Path("/sys")
 BINDING_VARIABLES = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PLACES", "OMP_PROC_BIND")
-"""Variables of users who choose the cores."""
+"""Variables by which users choose the cores themselves."""
 
 
 def node_of(pci_bus_id: str | None, sys: Path = _SYS) -> int | None:
@@ -23,12 +23,12 @@ def node_of(pci_bus_id: str | None, sys: Path = _SYS) -> int | None:
     return None
 
 
-def remote(cpus: Iterable[int], node: int | None, sys: Path = _SYS) -> tuple[int, ...]:
+def remote_cpus(cpus: Iterable[int], node: int | None, sys: Path = _SYS) -> tuple[int, ...]:
     """Returns the `cpus` that are not on `node`; none if unknown."""
     if node is None:
         return ()
     with suppress(OSError, ValueError):
-        near = _of_node(node, sys)
+        near = _cpus_of(node, sys)
         return tuple(cpu for cpu in cpus if cpu not in near)
     return ()
 
@@ -42,13 +42,13 @@ def near_cores(slots: Iterable[Slot], sys: Path = _SYS) -> dict[str, frozenset[i
     for slot in slots:
         node = node_of(slot.gpu.pci_bus_id, sys) if slot.gpu is not None else None
         with suppress(OSError, ValueError):
-            near = frozenset(_of_node(node, sys) if node is not None else ()) & usable
+            near = frozenset(_cpus_of(node, sys) if node is not None else ()) & usable
             if near and near < usable:
                 cores[slot.name] = near
     return cores
 
 
-def cores_together(names: Iterable[str], near: Mapping[str, frozenset[int]]) -> frozenset[int] | None:
+def cores_near_any(names: Iterable[str], near: Mapping[str, frozenset[int]]) -> frozenset[int] | None:
     """Returns the cores near any of these slots; None if unknown for one."""
     known = [near.get(name, frozenset()) for name in names]
     return frozenset().union(*known) or None if all(known) else None
@@ -76,7 +76,7 @@ def cores_text(cores: Set[int]) -> str:
     return ",".join(parts)
 
 
-def _of_node(node: int, sys: Path) -> set[int]:
+def _cpus_of(node: int, sys: Path) -> set[int]:
     """Returns the CPUs of a node, from a list such as `0-7,16-23`. Raises `OSError` or `ValueError`."""
     text = (sys / f"devices/system/node/node{node}/cpulist").read_text()
     ranges = [part.partition("-") for part in text.strip().split(",") if part]

@@ -1,4 +1,4 @@
-"""The load of a worker's processes: CPU time, memory and idleness continuously; waits and swap over one second (proc(5))."""
+"""The load of a worker's processes: CPU time, memory and idleness continuously; waits and swap on request (proc(5))."""
 
 import os
 import time
@@ -16,7 +16,7 @@ from gmg_tui.model import Load
 
 _IDLE_PCT = 1.0
 """Percent of a core: a polling process uses less, a compiling one a whole core."""
-_SPAN_S, _SAMPLES = 0.8, 16
+_SPAN_S, _SAMPLES = 0.8, 16  # samples of the main thread during the measurement
 _MAX_THREADS = 2048
 _WAITS = {
     "file": (
@@ -34,9 +34,9 @@ _WAITS = {
 }
 """System calls that wait, on x86-64 and 64-bit ARM, by resource: `file` for an open file, `path` for a path."""
 _MACHINES = ("x86_64", "aarch64")
-_CALLS = {
-    int(number): word
-    for word, numbers in _WAITS.items()
+_RESOURCES = {
+    int(number): resource
+    for resource, numbers in _WAITS.items()
     for machine, listed in zip(_MACHINES, numbers, strict=True)
     for number in listed.split()
     if machine == os.uname().machine
@@ -47,11 +47,11 @@ class Activity:
     """The process tree of one worker, updated every few seconds.
 
     Attributes:
-        cpu_pct: CPU since the last update, in percent of one core; None before the second.
-        memory_rss_mib: Resident memory; shared pages count for each process.
+        cpu_pct: CPU time between the last two updates, in percent of one core; None before the second.
+        memory_rss_mib: Resident memory, shared pages counted for each process; None if unknown.
         memory_rss_peak_mib: The peak of `memory_rss_mib` at updates.
         pids: The PIDs of the tree.
-        stopped: The reason that a process is stopped, and how to continue it; None if none is stopped.
+        stopped: The reason why a process is stopped, and how to continue it; None if none is.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class Activity:
         return self.idle_for_s(self._updated_at or 0.0)
 
     def idleness(self, now: float) -> str:
-        """Describes the idleness, such as `no output for 74 s, 0.0 s CPU`, or the stop."""
+        """Describes the idleness, such as `no output for 74 s, 0.0 s CPU`, or a process's stop."""
         return self.stopped or f"no output for {now - self._output_at:.0f} s, {self._silent_cpu_s:.1f} s CPU"
 
 
@@ -117,7 +117,7 @@ class _Counters(NamedTuple):
 
 
 def measure(pids: Collection[int], main: int, proc: Path = Path("/proc")) -> Load | None:
-    """Measures the load of processes over the next second. Returns None if the process `main` is gone."""
+    """Measures the load of processes, which takes `_SPAN_S`. Returns None if the process `main` is gone."""
     states, cpus, waits, files = Counter[str](), Counter[int](), Counter[str](), Counter[str]()
     try:
         before = _counters({main, *pids}, main, proc)
@@ -126,20 +126,20 @@ def measure(pids: Collection[int], main: int, proc: Path = Path("/proc")) -> Loa
             state, cpu = _stat(proc / str(main), 0, 36)
             states[state] += 1
             cpus[int(cpu)] += 1
-            word, file = _wait(proc / str(main), state)
-            waits[word] += 1
+            resource, file = _wait_resource(proc / str(main), state)
+            waits[resource] += 1
             files[file] += 1
         after = _counters({main, *pids}, main, proc)
         status = cgroup.fields(proc / str(main) / "status")
-    except (OSError, ValueError, IndexError):  # it is gone
+    except (OSError, ValueError, IndexError):  # `main` is gone
         return None
     del waits[""], files[""]
     quota = cgroup.cpu_quota(proc / str(main))
     return structs.replace(
         _usage(before, after, str(proc / str(main) / "task" / str(main))),
-        cores=_cores(main, quota),
+        cores=_usable_cores(main, quota),
         quota=quota,
-        waits_pct={word: 100 * count / _SAMPLES for word, count in waits.most_common()},
+        waits_pct={resource: 100 * count / _SAMPLES for resource, count in waits.most_common()},
         file=next((file for file, _ in files.most_common(1)), ""),
         ready_pct=100 * states["R"] / _SAMPLES,
         stopped=states["T"] + states["t"] > _SAMPLES // 2,
@@ -178,9 +178,9 @@ def _counters(pids: Collection[int], main: int, proc: Path) -> _Counters:
             for folder in (proc / str(pid) / "task").iterdir():
                 if len(threads) < _MAX_THREADS:
                     with suppress(OSError, ValueError):
-                        threads[str(folder)] = _scheduled(folder)
+                        threads[str(folder)] = _schedule_times(folder)
     vmstat, io = cgroup.fields(proc / "vmstat"), dict[str, str]()
-    with suppress(OSError):  # another user's
+    with suppress(OSError):  # another user's process
         io = cgroup.fields(proc / str(main) / "io")
     return _Counters(
         time.monotonic(),
@@ -192,7 +192,7 @@ def _counters(pids: Collection[int], main: int, proc: Path) -> _Counters:
     )
 
 
-def _scheduled(folder: Path) -> tuple[float, float]:
+def _schedule_times(folder: Path) -> tuple[float, float]:
     """Returns a thread's seconds on a core, and of waiting for one (0 on kernels without `schedstat`)."""
     try:
         on_core, waiting, _ = map(int, (folder / "schedstat").read_bytes().split())
@@ -208,26 +208,26 @@ def _stat(folder: Path, *positions: int) -> list[str]:
     return [fields[position] for position in positions]
 
 
-def _wait(folder: Path, state: str) -> tuple[str, str]:
+def _wait_resource(folder: Path, state: str) -> tuple[str, str]:
     """Returns the resource and the file that the main thread is waiting for; empty if none or unknown."""
     if state not in "SD":
         return "", ""
-    word, file = "", ""
+    resource, file = "", ""
     with suppress(OSError, ValueError, IndexError):
         call, *args = (folder / "syscall").read_text().split()
-        word = _CALLS.get(int(call), "") if call != "running" else ""
-        if word == "file":
+        resource = _RESOURCES.get(int(call), "") if call != "running" else ""
+        if resource == "file":
             file = str((folder / "fd" / str(int(args[0], 16))).readlink())
-        if word in ("select", "poll"):
-            word = "message" if int(args[word == "poll"], 16) else "sleep"  # without files, poll and select only sleep
+        if resource in ("select", "poll"):
+            resource = "message" if int(args[resource == "poll"], 16) else "sleep"  # without files they only sleep
     if file.startswith(("pipe:", "socket:", "anon_inode:")):
         return "message", ""
     if file.startswith("/dev/") and file.split("/")[2] != "shm":
         return "terminal" if file.startswith(("/dev/pts", "/dev/tty")) else "driver", ""
-    return "file" if word == "path" else word or ("disk" if state == "D" else ""), file
+    return "file" if resource == "path" else resource or ("disk" if state == "D" else ""), file
 
 
-def _cores(pid: int, quota: float | None) -> float | None:
+def _usable_cores(pid: int, quota: float | None) -> float | None:
     with suppress(OSError):
         mask = len(os.sched_getaffinity(pid))
         return mask if quota is None else min(mask, quota)

@@ -19,15 +19,15 @@ from gmg_tui.machine.blocking_calls import begin
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
-_STAT_BYTES = 4096
+_MAX_STAT_BYTES = 4096
 """A line of `/proc/PID/stat` has 52 numbers and a name of at most 64 characters."""
 _START_FIELD, _MAX_FIELDS = 19, 22
 """The index of `starttime` among the fields after the name, and the fields to split (proc(5))."""
 _MAX_ENVIRON_BYTES = 8 << 20
 """Limit of an environment, which execve(2) limits to 6 MiB: later a process may declare any memory as its own (prctl(2))."""
 _MAX_COMMAND_BYTES = 8192
-ROUND_S = 0.1
-"""Minimum time between two scans, which take 10 to 20 microseconds per process."""
+MIN_SCAN_INTERVAL_S = 0.1
+"""Seconds between the starts of two scans, which take 10 to 20 microseconds per process."""
 _ENVIRON_TIMEOUT_S = 0.5
 """Seconds that a scan waits for a child's environment; the next scan uses a late answer."""
 _ENVIRON_RETRY_S = 0.05
@@ -35,7 +35,7 @@ _MAX_ENVIRON_READS = 8
 """Attempts to read an environment that is empty, as during an `exec`."""
 MAX_FILES, MAX_PROCESS_FILES = 2048, 256
 """Maximum descriptors to read in total, and per process."""
-_NO_RESULTS = ("/dev/", "/proc/", "/memfd:", "/tmp/.X", "/run/")  # noqa: S108 - prefixes
+_NO_RESULT_PREFIXES = ("/dev/", "/proc/", "/memfd:", "/tmp/.X", "/run/")  # noqa: S108 - prefixes
 
 _CREDENTIALS = struct.Struct("3i")
 _Key = tuple[int, int]
@@ -63,7 +63,7 @@ class Proc(NamedTuple):
 
     @property
     def stopped(self) -> str | None:
-        """The reason that it is stopped, and how to continue it; None if not stopped."""
+        """The reason why it is stopped, and how to continue it; None if it is not."""
         if self.state == "T":
             return f"stopped by a signal; kill -CONT {self.pid}"
         return f"stopped by a debugger (process {self.pid})" if self.state == "t" else None
@@ -80,7 +80,7 @@ def _stat_fields(pid: int) -> list[bytes] | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     try:
-        text = os.read(file, _STAT_BYTES)
+        text = os.read(file, _MAX_STAT_BYTES)
     except ProcessLookupError:
         return None
     finally:
@@ -109,50 +109,50 @@ def read(pid: int) -> Proc | None:
     )
 
 
-def _file(pid: int, name: str, max_bytes: int = -1) -> bytes:
+def _read_file(pid: int, name: str, max_bytes: int = -1) -> bytes:
     """Returns the beginning of a file in `/proc/PID`. Raises `OSError` if the process is gone, or another user's."""
     with open(f"/proc/{pid}/{name}", "rb") as file:  # noqa: PTH123 - pathlib is slower
         return file.read(max_bytes)
 
 
 def command_name(pid: int) -> str:
-    """Returns the first 15 characters of the name of a process's program; empty if it is gone."""
+    """Returns the first 15 characters of the name of a process's program; empty if the process is gone."""
     try:
-        return _file(pid, "comm").strip().decode("utf-8", "replace")
+        return _read_file(pid, "comm").strip().decode("utf-8", "replace")
     except OSError:
         return ""
 
 
 def command_line(pid: int) -> str:
-    """Returns the beginning of a process's command line. Raises `OSError` if it is gone."""
-    return _file(pid, "cmdline", _MAX_COMMAND_BYTES).rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
+    """Returns the beginning of a process's command line. Raises `OSError` if the process is gone."""
+    return _read_file(pid, "cmdline", _MAX_COMMAND_BYTES).rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
 
 
 def variable(pid: int, name: str) -> str | None:
     """Returns a variable in the initial environment of a process, empty if unset; None without any variables. May block.
 
-    Raises `OSError` if it is gone, or another user's.
+    Raises `OSError` if the process is gone, or another user's.
     """
-    variables = _file(pid, "environ", _MAX_ENVIRON_BYTES)
+    variables = _read_file(pid, "environ", _MAX_ENVIRON_BYTES)
     value = (b"\0" + variables).partition(f"\0{name}=".encode())[2].partition(b"\0")[0]
     return value.decode("utf-8", "replace") if variables else None
 
 
-def handles(pid: int, number: int) -> bool:
+def handles_signal(pid: int, number: int) -> bool:
     """True if a process handles a signal, or the kernel does not report it (`SigCgt` in proc(5))."""
     caught = _status(pid, b"SigCgt:")
     return caught is not None and (not caught or bool(int(caught, 16) >> (number - 1) & 1))
 
 
-def switches(pid: int) -> int:
-    """Returns how often a process has waited (`voluntary_ctxt_switches` in proc(5)); 0 if it is gone."""
+def wait_count(pid: int) -> int:
+    """Returns the number of times that a process has waited (`voluntary_ctxt_switches` in proc(5)); 0 if it is gone."""
     return int(_status(pid, b"voluntary_ctxt_switches:") or 0)
 
 
 def _status(pid: int, name: bytes) -> bytes | None:
     """Returns a field of `/proc/PID/status`, empty if it has none; None if the process is gone."""
     try:
-        return (b"\n" + _file(pid, "status")).partition(b"\n" + name)[2].partition(b"\n")[0].strip()
+        return (b"\n" + _read_file(pid, "status")).partition(b"\n" + name)[2].partition(b"\n")[0].strip()
     except OSError:
         return None
 
@@ -160,7 +160,7 @@ def _status(pid: int, name: bytes) -> bytes | None:
 def send(proc: Proc, number: int) -> bool:
     """Sends a signal to exactly this process, never to another one that has its PID now. Returns False if it is gone.
 
-    A pidfd identifies a process while it is open. Kernels before 5.3, some sandboxes (seccomp, gVisor) and some builds of
+    An open pidfd keeps identifying the same process. Kernels before 5.3, some sandboxes (seccomp, gVisor) and some builds of
     Python (conda's) have none: there the start time is compared right before the signal, a gap of microseconds.
     Raises `PermissionError` for another user's process, and `OSError` if `/proc` cannot be read.
     """
@@ -172,7 +172,7 @@ def send(proc: Proc, number: int) -> bool:
         fields = _stat_fields(proc.pid)
         if fields is None or int(fields[_START_FIELD]) != proc.started_ticks:
             return False
-        if handle is None or not _send_by(handle, number):
+        if handle is None or not _send_by_pidfd(handle, number):
             os.kill(proc.pid, number)
     except ProcessLookupError:
         return False
@@ -189,7 +189,7 @@ def kill_group(leader: int, *, reaped: bool) -> None:
             os.killpg(leader, signal.SIGKILL)
 
 
-def _send_by(handle: int, number: int) -> bool:
+def _send_by_pidfd(handle: int, number: int) -> bool:
     """Sends a signal by a pidfd. Returns False if that is refused. Raises `ProcessLookupError`."""
     try:
         signal.pidfd_send_signal(handle, number)
@@ -207,7 +207,7 @@ def peer(connection: socket.socket) -> tuple[int, int]:
 
 
 def pidfd_trouble() -> str | None:
-    """Returns the reason that pidfds cannot be used here; None if they can."""
+    """Returns the reason why pidfds cannot be used here; None if they can."""
     if not hasattr(os, "pidfd_open"):
         return "this Python was built without pidfd_open"
     try:
@@ -222,20 +222,20 @@ def pidfd_trouble() -> str | None:
 
 
 class Table:
-    """A snapshot of all processes, by PID, by parent, and by group or session."""
+    """All processes at one moment, by PID, by parent, and by group or session."""
 
     def __init__(self, procs: Iterable[Proc]) -> None:
         self.by_pid = {proc.pid: proc for proc in procs}
         self._children: dict[int, list[Proc]] = {}
-        self._together: dict[int, list[Proc]] = {}
+        self._by_leader: dict[int, list[Proc]] = {}
         for proc in self.by_pid.values():
             self._children.setdefault(proc.parent, []).append(proc)
             for leader in {proc.group, proc.session}:
-                self._together.setdefault(leader, []).append(proc)
+                self._by_leader.setdefault(leader, []).append(proc)
         self._by_mark: dict[str, list[Proc]] = {}
 
-    def name_marks(self, marks: Mapping[_Key, str]) -> None:
-        """Indexes this process's children by their marks."""
+    def set_marks(self, marks: Mapping[_Key, str]) -> None:
+        """Sets the marks of this process's children."""
         self._by_mark = {}
         for proc in self.children(os.getpid()):
             if mark := marks.get(proc.key):
@@ -254,7 +254,7 @@ class Table:
         """
         todo = {proc.pid for proc in self._by_mark.get(mark, ())}
         if leader is not None:
-            together = {leader, *(proc.pid for proc in self._together.get(leader, ()))}
+            together = {leader, *(proc.pid for proc in self._by_leader.get(leader, ()))}
             todo |= together if leader in self.by_pid else together & self._own
         return [proc for proc in self._with_descendants(todo) if proc.state not in "ZX"]
 
@@ -263,27 +263,27 @@ class Table:
         """PIDs of this process and its descendants."""
         return {proc.pid for proc in self._with_descendants({os.getpid()})}
 
-    def lineage(self) -> dict[_Key, str]:
-        """Returns the marks of all descendants of marked processes; they may clear their own."""
+    def inherited_marks(self) -> dict[_Key, str]:
+        """Returns the marks of marked processes and of all their descendants, which may clear their own."""
         marked = ((mark, {proc.pid for proc in procs}) for mark, procs in self._by_mark.items())
         return {proc.key: mark for mark, pids in marked for proc in self._with_descendants(pids)}
 
     def _with_descendants(self, todo: set[int]) -> Iterable[Proc]:
-        taken: dict[int, Proc] = {}
+        found: dict[int, Proc] = {}
         while todo:
             proc = self.by_pid.get(todo.pop())
-            if proc is not None and proc.pid not in taken:
-                taken[proc.pid] = proc
+            if proc is not None and proc.pid not in found:
+                found[proc.pid] = proc
                 todo.update(child.pid for child in self.children(proc.pid))
-        return taken.values()
+        return found.values()
 
 
 def scan() -> Table:
-    """Returns all processes now."""
+    """Reads all processes."""
     names = os.listdir("/proc")  # noqa: PTH208 - pathlib is slower
     procs = {int(name): read(int(name)) for name in names if name.isdigit()}
     for pid, proc in procs.items():
-        if proc is not None and procs.get(proc.parent) is None:  # the parent has ended: there is a new one
+        if proc is not None and procs.get(proc.parent) is None:  # the parent has ended: read the new one
             procs[pid] = read(pid)
     return Table(proc for proc in procs.values() if proc is not None)
 
@@ -309,9 +309,9 @@ class Scans:
         """The earliest start of the next scan, by the loop's clock."""
         self._marks: dict[_Key, str] = {}
         """Marks of the engine's own children: workers and adopted orphans."""
-        self._lineage: dict[_Key, str] = {}
-        """Marks of the workers' descendants at the last scan, for orphans that have cleared their own."""
-        self._asking: dict[_Key, asyncio.Task[None]] = {}
+        self._inherited_marks: dict[_Key, str] = {}
+        """Marks of workers and their descendants at the last scan, for orphans that have cleared their own."""
+        self._pending_reads: dict[_Key, asyncio.Task[None]] = {}
 
     async def table(self) -> Table:
         """Returns all processes from a scan that begins after the call. Raises `OSError` with too many open files."""
@@ -323,23 +323,23 @@ class Scans:
         loop = asyncio.get_running_loop()
         await asyncio.sleep(self._due - loop.time())
         self._next = None  # this scan may miss what later callers need
-        self._due = loop.time() + ROUND_S
+        self._due = loop.time() + MIN_SCAN_INTERVAL_S
         try:
             table = await asyncio.wrap_future(begin(scan))
-        except RuntimeError:  # no thread can be started: blocking the loop for milliseconds is better than no kill
+        except RuntimeError:  # no thread can be started: better to block the loop for milliseconds than not to kill
             table = scan()
         children = {proc.key: proc for proc in table.children(os.getpid()) if proc.state not in "ZX"}
         self._marks = {key: mark for key, mark in self._marks.items() if key in children}
-        new = children.keys() - self._marks.keys() - self._asking.keys()
-        # Recorded before they run, as another scan may start.
-        self._asking |= {key: asyncio.create_task(self._ask(children[key])) for key in new}
+        new = children.keys() - self._marks.keys() - self._pending_reads.keys()
+        # Recorded before the tasks run, as another scan may start.
+        self._pending_reads |= {key: asyncio.create_task(self._read_mark(children[key])) for key in new}
         if new:
-            await asyncio.wait([self._asking[key] for key in new], timeout=_ENVIRON_TIMEOUT_S)
-        table.name_marks({key: self._marks.get(key) or self._lineage.get(key, "") for key in children})
-        self._lineage = table.lineage()
+            await asyncio.wait([self._pending_reads[key] for key in new], timeout=_ENVIRON_TIMEOUT_S)
+        table.set_marks({key: self._marks.get(key) or self._inherited_marks.get(key, "") for key in children})
+        self._inherited_marks = table.inherited_marks()
         return table
 
-    async def _ask(self, proc: Proc) -> None:
+    async def _read_mark(self, proc: Proc) -> None:
         """Reads a child's mark. An environment that blocks its reader blocks one thread only."""
         try:
             for _ in range(_MAX_ENVIRON_READS):
@@ -349,7 +349,7 @@ class Scans:
                 await asyncio.sleep(_ENVIRON_RETRY_S)
             self._marks[proc.key] = mark or ""
         finally:
-            del self._asking[proc.key]
+            del self._pending_reads[proc.key]
 
     @staticmethod
     async def _mark_of(proc: Proc) -> str | None:
@@ -359,7 +359,7 @@ class Scans:
             return mark_of(proc.pid) if proc.state != "D" else None
 
 
-def written(pids: Iterable[int]) -> set[str]:
+def files_open_for_writing(pids: Iterable[int]) -> set[str]:
     """Returns the paths of files that processes have open for writing only, but not for appending.
 
     Reads `/proc` only, which a hung disk does not block.
@@ -368,9 +368,9 @@ def written(pids: Iterable[int]) -> set[str]:
     for pid, number in islice(_descriptors(pids), MAX_FILES):
         with suppress(OSError):
             path = os.readlink(f"/proc/{pid}/fd/{number}")  # noqa: PTH115
-            is_result = path[:1] == "/" and not path.startswith(_NO_RESULTS) and not path.endswith(" (deleted)")
+            is_result = path[:1] == "/" and not path.startswith(_NO_RESULT_PREFIXES) and not path.endswith(" (deleted)")
             if is_result:
-                flags = _file(pid, f"fdinfo/{number}", 256).split(b"flags:", 1)[1].split()[0]
+                flags = _read_file(pid, f"fdinfo/{number}", 256).split(b"flags:", 1)[1].split()[0]
                 if int(flags, 8) & (os.O_ACCMODE | os.O_APPEND) == os.O_WRONLY:
                     paths.add(path)
     return paths
@@ -378,16 +378,16 @@ def written(pids: Iterable[int]) -> set[str]:
 
 def _descriptors(pids: Iterable[int]) -> Iterator[tuple[int, str]]:
     for pid in sorted(pids):
-        with suppress(OSError):  # it is gone, or another user's
+        with suppress(OSError):  # the process is gone, or another user's
             numbers = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208 - half as fast
             yield from ((pid, number) for number in numbers[:MAX_PROCESS_FILES])
 
 
-def resolved(paths: Iterable[str], pids: Iterable[int]) -> set[str]:
-    """Makes the paths that processes print absolute; drops relative ones if their working directories differ."""
+def absolute_paths(paths: Iterable[str], pids: Iterable[int]) -> set[str]:
+    """Makes the paths that processes print absolute. Drops relative ones unless all have the same working directory."""
     folders = set[str]()
     for pid in islice(pids, MAX_FILES):
-        with suppress(OSError):  # it is gone, or another user's
+        with suppress(OSError):  # the process is gone, or another user's
             folders.add(os.readlink(f"/proc/{pid}/cwd"))  # noqa: PTH115
     cwd = folders.pop() if len(folders) == 1 else ""
     return {os.path.normpath(f"{cwd}/{path}" if path[0] != "/" else path) for path in paths if cwd or path[0] == "/"}

@@ -1,4 +1,4 @@
-"""The Slurm job of this process: its number, GPUs and end; and Slurm's commands.
+"""The Slurm job of this process: its ID, GPUs and end; and Slurm's commands.
 
 srun and sbatch set the variables ("OUTPUT ENVIRONMENT VARIABLES" in their manual pages; Slurm 22.05 and later).
 """
@@ -13,8 +13,8 @@ from gmg_tui.model import Allocation, units
 
 _log = logging.getLogger(__name__)
 
-_PHYSICAL = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
-"""The machine's indices of the step's or the job's GPUs."""
+_PHYSICAL_GPUS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
+"""Variables with the machine's indices of the step's or the job's GPUs."""
 _UNIX_TIME = {"SLURM_TIME_FORMAT": "%s"}
 """Makes squeue print Unix seconds."""
 _SHORT_TIME_S = 600.0
@@ -24,7 +24,7 @@ _ANSWER_TIMEOUT_S = 30.0
 
 
 def job_of(environ: Mapping[str, str]) -> str | None:
-    """Returns the number of the job; None outside one."""
+    """Returns the job's ID; None outside a job."""
     return environ.get("SLURM_JOB_ID") or None
 
 
@@ -44,33 +44,33 @@ def remaining_time(job: Allocation | None, now: float) -> RemainingTime | None:
     return RemainingTime(f"Slurm {job.job}: {units.span(left_s)} left", left_s < _SHORT_TIME_S)
 
 
-def visible(environ: Mapping[str, str], count: int) -> str | None:
+def visible_gpus(environ: Mapping[str, str], count: int) -> str | None:
     """Returns the allowed GPUs as indices of NVML, which shows `count` GPUs; None for all.
 
     If Slurm confines jobs to their GPUs, `CUDA_VISIBLE_DEVICES` and NVML both count from 0 within the job. If NVML still
     shows others, the machine's own indices in `SLURM_STEP_GPUS` apply.
     """
     outer = environ.get("CUDA_VISIBLE_DEVICES")
-    physical = next((environ[name] for name in _PHYSICAL if environ.get(name)), None)
+    physical = next((environ[name] for name in _PHYSICAL_GPUS if environ.get(name)), None)
     if outer is None or physical is None or not job_of(environ):
         return outer
-    within, of_machine = outer.split(","), physical.split(",")
-    numbers = [*within, *of_machine]
+    inner, machine_wide = outer.split(","), physical.split(",")
+    numbers = [*inner, *machine_wide]
     indices = [index for entry in numbers if (index := units.natural(entry.strip())) is not None]
-    if len(within) != len(of_machine) or len(indices) < len(numbers):
+    if len(inner) != len(machine_wide) or len(indices) < len(numbers):
         return outer
-    counts_from_0 = indices[: len(within)] == list(range(len(within)))
-    listed = all(index < count for index in indices[len(within) :])
-    return physical if counts_from_0 and listed and count > len(within) else outer
+    counts_from_0 = indices[: len(inner)] == list(range(len(inner)))
+    listed = all(index < count for index in indices[len(inner) :])
+    return physical if counts_from_0 and listed and count > len(inner) else outer
 
 
 async def run(*command: str) -> tuple[int, str, str]:
-    """Runs a Slurm command. Returns its exit status, output and standard error; -1 if it does not answer."""
+    """Runs a Slurm command. Returns its exit status, output and standard error; -1 if it cannot run or does not answer."""
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     environ = {**os.environ, **_UNIX_TIME}
     try:
         process = await asyncio.create_subprocess_exec(*command, env=environ, stdin=nothing, stdout=pipe, stderr=pipe)
-    except (OSError, RuntimeError) as error:  # or no thread can be started
+    except (OSError, RuntimeError) as error:  # RuntimeError: no thread can be started
         return -1, "", f"cannot run {command[0]}: {getattr(error, 'strerror', error)}"
     try:
         async with asyncio.timeout(_ANSWER_TIMEOUT_S):
@@ -88,7 +88,7 @@ class AllocationWatch:
     """Polls Slurm for the end of this process's job.
 
     Attributes:
-        newest: The job; None outside of one.
+        newest: The job as last reported; None outside a job.
     """
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class AllocationWatch:
         self.newest = Allocation(job) if job is not None else None
 
     async def run(self) -> None:
-        """Polls until cancelled; returns at once outside of a job."""
+        """Polls until cancelled; returns at once outside a job."""
         while self.newest is not None:
             status, ends, trouble = await run("squeue", "--noheader", "--format=%e", "--jobs", self.newest.job)
             if status == 0:

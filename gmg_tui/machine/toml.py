@@ -11,7 +11,7 @@ _INTEGERS = range(-(2**63), 2**63)
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Parses the text of a TOML file. Raises `ValueError`."""
+    """Parses the text of a TOML file. Raises `ValueError` if it is invalid or exceeds a limit."""
     if len(text) > MAX_CHARACTERS:
         raise ValueError(f"it is larger than {MAX_CHARACTERS >> 20} MiB")
     if _DEEP_KEY.search(text):
@@ -26,7 +26,7 @@ def parse(text: str) -> dict[str, Any]:
 
 def _check(value: object) -> None:
     if isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
-            _check(each)
+        for item in value.values() if isinstance(value, dict) else value:
+            _check(item)
     elif isinstance(value, int) and value not in _INTEGERS:
         raise ValueError("an integer has more than 64 bits")

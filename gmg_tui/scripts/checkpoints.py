@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from gmg_tui.machine.files import way_to
+from gmg_tui.machine.files import components
 from gmg_tui.machine.folders import owners, user_name
 from gmg_tui.model import Attempt, Checkpoint
 
 MAX_KEPT = 20
 """Newest checkpoints to keep per attempt."""
-_NOBODY = 65534
+_NOBODY_UID = 65534
 MAX_ENTRIES = 10_000
 """Folder entries to search for a renamed file."""
 
@@ -38,34 +38,34 @@ class Trust(NamedTuple):
     runs: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
 
-    def doubt(self, path: str, about: os.stat_result) -> str | None:
-        """Returns why an open file may be another's, or be replaced by another user; None if not. Raises `OSError`."""
-        *way, (_, last, _) = way_to(Path(path))
-        if not _is_own(about):
-            return f"belongs to {user_name(about.st_uid)}"
-        if not os.path.samestat(last, about):
+    def doubt(self, path: str, status: os.stat_result) -> str | None:
+        """Returns the reason not to trust an open file: another user owns or could replace it. None if safe. Raises `OSError`."""
+        *parents, (_, target, _) = components(Path(path))
+        if not _is_own(status):
+            return f"belongs to {user_name(status.st_uid)}"
+        if not os.path.samestat(target, status):
             return "is being replaced"
         groups = {os.getegid(), *os.getgroups()}
         trusted = {owner for _, owner in owners(*self.runs)}
-        trusted |= {each.st_uid for _, each, _ in way if _is_shared(each) and each.st_gid in groups}
-        for at, each, _ in way:
-            is_link = stat.S_ISLNK(each.st_mode)
-            if not _is_own(each) and (is_link or each.st_uid not in trusted):
-                return f"could be replaced: {at} belongs to {user_name(each.st_uid)}"
-            if not is_link and each.st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
-                return f"could be replaced: {at} can be changed by all users"
-            if self.marks and all((at / mark).exists() for mark in self.marks):
-                return f"is in a session's folder, {at}, where no script saves"
+        trusted |= {parent.st_uid for _, parent, _ in parents if _is_shared(parent) and parent.st_gid in groups}
+        for folder, parent, _ in parents:
+            is_link = stat.S_ISLNK(parent.st_mode)
+            if not _is_own(parent) and (is_link or parent.st_uid not in trusted):
+                return f"could be replaced: {folder} belongs to {user_name(parent.st_uid)}"
+            if not is_link and parent.st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
+                return f"could be replaced: {folder} can be changed by all users"
+            if self.marks and all((folder / mark).exists() for mark in self.marks):
+                return f"is in a session's folder, {folder}, where no script saves"
         return None
 
 
-def ledger(*lists: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
-    """Merges lists of checkpoints by time. Returns the newest, one per path, oldest first.
+def merge(*lists: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
+    """Merges lists of checkpoints by time. Returns the newest `MAX_KEPT`, one per path, oldest first.
 
-    A list keeps its order, as the system clock may have been set back while it grew.
+    Keeps the order within each list, as the system clock may have been set back while it grew.
     """
     by_path: dict[str, Checkpoint] = {}
-    for checkpoint in heapq.merge(*lists, key=lambda each: each.saved):
+    for checkpoint in heapq.merge(*lists, key=lambda checkpoint: checkpoint.saved):
         by_path.pop(checkpoint.path, None)
         by_path[checkpoint.path] = checkpoint
     return tuple(by_path.values())[-MAX_KEPT:]
@@ -76,38 +76,38 @@ def before_nan(*ranks: Attempt) -> tuple[Checkpoint, ...]:
 
     If there are none, also drops the checkpoint that the attempt continued from, as it leads to NaN.
     """
-    saved = ledger(*(each.checkpoints for each in ranks))
-    nan = min((alert.since for each in ranks for alert in each.alerts if alert.kind == "nan"), default=None)
+    saved, origins = merge(*(rank.checkpoints for rank in ranks)), {rank.continued_from for rank in ranks}
+    nan = min((alert.since for rank in ranks for alert in rank.alerts if alert.kind == "nan"), default=None)
     if nan is None:
         return saved
-    sound = [each for each in saved if each.saved <= nan]
-    if not any(each.saved >= min(rank.started for rank in ranks) for each in sound):
-        sound = [each for each in sound if each.path not in {rank.continued_from for rank in ranks}]
+    sound = [checkpoint for checkpoint in saved if checkpoint.saved <= nan]
+    if not any(checkpoint.saved >= min(rank.started for rank in ranks) for checkpoint in sound):
+        sound = [checkpoint for checkpoint in sound if checkpoint.path not in origins]
     return tuple(sound)
 
 
 def newest_intact(checkpoints: Sequence[Checkpoint], trust: Trust) -> Checkpoint | str:
-    """Returns the newest complete and readable checkpoint, an export only if there is nothing else, or why there is none.
+    """Returns the newest complete and readable checkpoint (an export only as a last resort), or the reason for having none.
 
     Finds files that the script has renamed within their folder. May block on a disk.
     """
-    whys = dict[str, str]()
+    reasons = dict[str, str]()
     newest_first = tuple(reversed(checkpoints))
-    for checkpoint in sorted(newest_first, key=lambda each: each.is_export):
-        found = _found(checkpoint)
-        if (why := _unusable(found, checkpoint.size_bytes, trust)) is None:
-            return structs.replace(checkpoint, path=found)
-        whys[checkpoint.path] = why
+    for checkpoint in sorted(newest_first, key=lambda checkpoint: checkpoint.is_export):
+        path = _current_path(checkpoint)
+        if (reason := _defect(path, checkpoint.size_bytes, trust)) is None:
+            return structs.replace(checkpoint, path=path)
+        reasons[checkpoint.path] = reason
     newest = checkpoints[-1].path
-    return f"it started from the beginning: {newest} {whys[newest]}"
+    return f"it started from the beginning: {newest} {reasons[newest]}"
 
 
-def relocated(checkpoints: Iterable[Checkpoint], found: Checkpoint) -> tuple[Checkpoint, ...]:
-    """Returns the ledger with `found`, from `newest_intact`, under its current path."""
-    return ledger(found if structs.replace(each, path=found.path) == found else each for each in checkpoints)
+def relocate(checkpoints: Iterable[Checkpoint], found: Checkpoint) -> tuple[Checkpoint, ...]:
+    """Returns the checkpoints with `found`, from `newest_intact`, under its current path."""
+    return merge(found if structs.replace(old, path=found.path) == found else old for old in checkpoints)
 
 
-def _found(checkpoint: Checkpoint) -> str:
+def _current_path(checkpoint: Checkpoint) -> str:
     """Returns the file's current path: scripts save under a temporary name, then rename the file within its folder."""
     path = Path(checkpoint.path)
     if not path.exists():
@@ -118,29 +118,29 @@ def _found(checkpoint: Checkpoint) -> str:
     return str(path)
 
 
-def _unusable(path: str, size_bytes: int | None, trust: Trust) -> str | None:
-    """Returns why a file cannot be loaded; None if it can."""
+def _defect(path: str, size_bytes: int | None, trust: Trust) -> str | None:
+    """Returns the reason why a file cannot be loaded; None if it can."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
-            about = os.fstat(descriptor)
-            is_right_size = about.st_size and about.st_size == (size_bytes or about.st_size)
-            if not stat.S_ISREG(about.st_mode) or not is_right_size:
+            status = os.fstat(descriptor)
+            is_right_size = status.st_size and status.st_size == (size_bytes or status.st_size)
+            if not stat.S_ISREG(status.st_mode) or not is_right_size:
                 return "is incomplete"
             is_zip = file.read(2) == b"PK"  # `torch.save` and Stable-Baselines3; the ZIP directory is at the end
-            return "is incomplete" if is_zip and not zipfile.is_zipfile(file) else trust.doubt(path, about)
+            return "is incomplete" if is_zip and not zipfile.is_zipfile(file) else trust.doubt(path, status)
     except FileNotFoundError:
         return f"is not on {socket.gethostname()}"
     except OSError as error:
         return f"cannot be read: {error.strerror}"
 
 
-def _is_own(about: os.stat_result) -> bool:
+def _is_own(status: os.stat_result) -> bool:
     """True for a file of this user or root. On a network disk, root's may be nobody's (`root_squash`, exports(5))."""
     user = os.geteuid()
-    return about.st_uid in (user, 0) or (user == 0 and about.st_uid == _NOBODY)
+    return status.st_uid in (user, 0) or (user == 0 and status.st_uid == _NOBODY_UID)
 
 
-def _is_shared(about: os.stat_result) -> bool:
+def _is_shared(status: os.stat_result) -> bool:
     """True for a folder that its group may change, and no others."""
-    return stat.S_ISDIR(about.st_mode) and about.st_mode & (stat.S_IWGRP | stat.S_IWOTH) == stat.S_IWGRP
+    return stat.S_ISDIR(status.st_mode) and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) == stat.S_IWGRP

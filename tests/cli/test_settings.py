@@ -33,7 +33,7 @@ def test_settings_of_another_user_are_not_used(file: Path, spec_of: SpecOf, gmg:
     file.write_text('notify = "touch /tmp/owned"\nenv = "FOO=set"\n')
     os.chown(file, 65534, -1)
     assert spec_of("--cpu", "1", "sim.py").env == {}
-    assert f"settings are not used: {file} belongs to the user 65534\n" in gmg("--cpu", "1", "missing.py").stderr
+    assert f"settings are not used: {file} belongs to user 65534\n" in gmg("--cpu", "1", "missing.py").stderr
 
 
 def test_variables_of_a_table_add_to_those_above_all_tables(file: Path, spec_of: SpecOf) -> None:

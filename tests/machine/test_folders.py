@@ -128,7 +128,7 @@ def test_every_folder_and_link_on_the_way_counts(shared: Path, tmp_path: Path, m
     assert str(shared / "us") in str(distrust(shared / "us" / "new"))
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(OSError, match="Too many"):
-        distrust(tmp_path / "loop", exists=True)
+        distrust(tmp_path / "loop", must_exist=True)
 
 
 @as_root

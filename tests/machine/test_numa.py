@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gmg_tui.machine import numa
-from gmg_tui.machine.numa import cores_text, cores_together, near_cores
+from gmg_tui.machine.numa import cores_near_any, cores_text, near_cores
 from gmg_tui.model import Gpu, Slot
 
 _BUSES = ("1B", "43", "9D", "C3")
@@ -43,9 +43,9 @@ def test_a_gpu_has_the_cores_of_its_node(sys_folder: Path) -> None:
         "gpu2": "8-15,24-31",
         "gpu3": "8-15,24-31",
     }
-    assert cores_text(cores_together(["gpu0", "gpu2"], near) or set()) == "0-31"
-    assert cores_together(["gpu0", "cpu0"], near) is None
-    assert cores_together([], near) is None
+    assert cores_text(cores_near_any(["gpu0", "gpu2"], near) or set()) == "0-31"
+    assert cores_near_any(["gpu0", "cpu0"], near) is None
+    assert cores_near_any([], near) is None
 
 
 @pytest.mark.parametrize(

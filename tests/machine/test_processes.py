@@ -143,6 +143,6 @@ def test_the_open_files_of_many_processes_are_bounded(tmp_path: Path, monkeypatc
         started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
     assert all(each.stdout is not None and each.stdout.readline() for each in started)
     monkeypatch.setattr(processes, "MAX_FILES", 30)
-    assert 20 <= len(processes.written([each.pid for each in started])) <= 30
+    assert 20 <= len(processes.files_open_for_writing([each.pid for each in started])) <= 30
     for each in started:
         each.communicate()

@@ -8,7 +8,7 @@ import pytest
 from textual import events
 from textual.pilot import Pilot
 
-from gmg_tui.machine.gpu.health import judged
+from gmg_tui.machine.gpu.health import judge
 from gmg_tui.model import Fps, GpuHealth, Snapshot, Worker, WorkerState
 from gmg_tui.session.protocol import Action
 from gmg_tui.ui import Outcome, worker_text
@@ -74,7 +74,7 @@ def test_the_worst_sort_first_and_unknown_values_last() -> None:
 
 
 def test_a_broken_gpu_is_trouble_and_a_slow_link_is_not() -> None:
-    broken, link = (judged(GpuHealth(ecc_uncorrected=number, pcie_width=8, pcie_width_max=16)) for number in (2, 0))
+    broken, link = (judge(GpuHealth(ecc_uncorrected=number, pcie_width=8, pcie_width_max=16)) for number in (2, 0))
     (slot,) = sessions.session(1).slots
     troubled = [
         in_trouble(SlotView(slot, diagnosed(sessions.running(0), sample), sample, History(), sessions.NOW))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from gmg_tui.machine.gpu.health import judged
+from gmg_tui.machine.gpu.health import judge
 from gmg_tui.model import Fps, GpuHealth, GpuSample, Phase, Progress, Worker, WorkerState
 from gmg_tui.model.text import SEPARATOR
 from gmg_tui.session.protocol import Welcome
@@ -333,7 +333,7 @@ def test_trouble_that_does_not_fit_beside_the_history_is_marked_in_the_state(wid
 
 
 def test_a_broken_gpu_is_one_red_line_before_milder_trouble() -> None:
-    broken = judged(GpuHealth(ecc_uncorrected=2, pcie_width=8, pcie_width_max=16))
+    broken = judge(GpuHealth(ecc_uncorrected=2, pcie_width=8, pcie_width_max=16))
     shown = _shown(sessions.running(0), changed(sessions.sample(0), health=broken, throttle=("thermal",)))
     notes = worker_text.notes(shown)
     assert [(text[:20], style) for text, style in notes] == [

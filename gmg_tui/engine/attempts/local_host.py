@@ -27,13 +27,13 @@ from gmg_tui.machine import numa
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.cgroup import Memory, folders, usable_cpus
 from gmg_tui.machine.folders import make_private, owners, user_name
-from gmg_tui.machine.gpu.driver import LATE_S, MAX_DRIVER_WAIT_S, Driver, gave_up
+from gmg_tui.machine.gpu.driver import LATE_S, MAX_DRIVER_WAIT_S, Driver, timeout_text
 from gmg_tui.machine.gpu.egl import EglMap
 from gmg_tui.machine.processes import Scans
 from gmg_tui.model import Checkpoint, Gpu, Session, Slot
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import probe, torchrun
-from gmg_tui.scripts.checkpoints import Trust, newest_intact, relocated
+from gmg_tui.scripts.checkpoints import Trust, newest_intact, relocate
 from gmg_tui.scripts.genesis import caches
 from gmg_tui.scripts.genesis.caches import PhaseTimes, ScriptTimes
 from gmg_tui.scripts.genesis.environ import Environment, threads_each, worker_environment
@@ -231,7 +231,7 @@ class LocalHost:
         args, env = tuple(fill(arg, values) for arg in task.args), task.env
         checkpoint, not_continued = await self._checkpoint(task, report)
         if checkpoint is not None:
-            task = replace(task, checkpoints=relocated(task.checkpoints, checkpoint))
+            task = replace(task, checkpoints=relocate(task.checkpoints, checkpoint))
             resume_values = {**values, **checkpoint_values(Path(checkpoint.path))}
             args += tuple(fill(arg, resume_values) for arg in task.resume_args)
         cores = self._cores(slot, task, {**os.environ, **env})
@@ -300,7 +300,7 @@ class LocalHost:
         if any(name in environ for name in numa.BINDING_VARIABLES):
             return None
         own = (slot,) if task.rank is not None or not task.cards else task.cards
-        return numa.cores_together((each.name for each in own), self._near)
+        return numa.cores_near_any((each.name for each in own), self._near)
 
     def _threads(self, cores: frozenset[int] | None) -> int:
         """Returns the number of threads for an attempt pinned to `cores` (None: not pinned)."""
@@ -339,7 +339,7 @@ class LocalHost:
         try:
             return await self._call(uuid, lambda: nvml.index_of(uuid), lambda: report(AWAITS_DRIVER), times_s)
         except TimeoutError:
-            raise DriverSilentError(gave_up(MAX_DRIVER_WAIT_S)) from None
+            raise DriverSilentError(timeout_text(MAX_DRIVER_WAIT_S)) from None
 
 
 def make_rank_folder(error_file: str) -> None:

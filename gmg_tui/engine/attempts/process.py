@@ -17,7 +17,7 @@ from gmg_tui.engine.attempts.attempt import Report
 from gmg_tui.engine.clock import any_of
 from gmg_tui.engine.output.pipes import Pipe, Pipes
 from gmg_tui.machine import numa, processes
-from gmg_tui.machine.processes import ROUND_S, Proc, Scans
+from gmg_tui.machine.processes import MIN_SCAN_INTERVAL_S, Proc, Scans
 from gmg_tui.model import units
 
 _log = logging.getLogger(__name__)
@@ -255,7 +255,7 @@ class Process:
             if loop.time() >= deadline:
                 return left
             if left is None:
-                await asyncio.sleep(ROUND_S)
+                await asyncio.sleep(MIN_SCAN_INTERVAL_S)
 
     def _reap(self) -> None:
         """Reaps ended orphans, which count against limits until then."""
@@ -283,7 +283,7 @@ class Process:
 
     def pass_on(self, number: signal.Signals) -> bool:
         """Forwards a signal to the first process, unless it has no handler and would die. Returns True if sent."""
-        if self._process is None or self.exit_code is not None or not processes.handles(self.pid, number):
+        if self._process is None or self.exit_code is not None or not processes.handles_signal(self.pid, number):
             return False
         self._process.send_signal(number)
         return True
@@ -326,4 +326,4 @@ async def leftovers(process: Process, skipped: asyncio.Event, report: Report) ->
 
 
 def _work(procs: Sequence[Proc]) -> tuple[float, int]:
-    return sum(proc.cpu_s for proc in procs), sum(processes.switches(proc.pid) for proc in procs)
+    return sum(proc.cpu_s for proc in procs), sum(processes.wait_count(proc.pid) for proc in procs)

@@ -162,7 +162,7 @@ class Readings:
             done = self.reader.progress
             progress = f"{done.unit} {done.done:,.0f}" if done is not None else None
             saved = (structs.replace(each, progress=progress) for each in files)
-            self.checkpoints = checkpoints.ledger(self.checkpoints, saved)
+            self.checkpoints = checkpoints.merge(self.checkpoints, saved)
         if self.counts.phase is not None and self.reader.reach(*self.counts.phase):
             self._printed()
 

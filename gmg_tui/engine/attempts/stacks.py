@@ -34,7 +34,7 @@ async def stacks_of(pid: int, folder: Path | None, stacks: Stacks, count: int = 
     proc = processes.read(pid)
     if proc is None:
         return structs.replace(stacks, error="its process has just ended")
-    if folder is None or not processes.handles(proc.pid, gmg_probe.STACK_SIGNAL):
+    if folder is None or not processes.handles_signal(proc.pid, gmg_probe.STACK_SIGNAL):
         error = "only a Python process with the probe writes stacks, once it has started"
         return structs.replace(stacks, error=error)
     try:

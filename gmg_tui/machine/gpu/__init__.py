@@ -1,1 +1,1 @@
-"""The GPUs: discovery, samples by NVML, and their EGL devices."""
+"""The GPUs: discovery, NVML samples, health, leases, and EGL devices."""

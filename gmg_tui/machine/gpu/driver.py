@@ -1,4 +1,4 @@
-"""The interface to the NVIDIA driver, the meaning of its errors, and the limits on its silence."""
+"""The interface to the NVIDIA driver, the meaning of its errors, and timeouts for its answers."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import wait
@@ -20,7 +20,7 @@ SILENT_S = 15.0
 MAX_DRIVER_WAIT_S = 60.0
 """Seconds that an attempt waits for the driver."""
 OPEN_TIMEOUT_S = 120.0
-"""Seconds to wait for the GPUs' names, which take seconds each without persistence mode."""
+"""Seconds to wait for an answer: without persistence mode the driver takes seconds for each GPU."""
 NO_ANSWER = "no answer from the driver"
 """Reason for missing metrics."""
 
@@ -38,7 +38,7 @@ FATAL = LIBRARY_GONE | {pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_R
 """Errors that invalidate a handle."""
 
 GPU_LOST = FATAL - LIBRARY_GONE | {pynvml.NVML_ERROR_GPU_NOT_FOUND, pynvml.NVML_ERROR_NOT_FOUND}
-"""Look-up errors that mean an unreachable GPU."""
+"""Errors of a look-up that mean that the GPU cannot be reached."""
 
 UNSUPPORTED = frozenset({pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND})
 
@@ -67,13 +67,13 @@ _GPU_TEXTS = dict.fromkeys(GPU_LOST, "the GPU is no longer there") | {
 }
 
 
-def text_of(question: Callable[..., str | bytes], *arguments: object) -> str:
+def text_of(function: Callable[..., str | bytes], *arguments: object) -> str:
     """Asks NVML for a string. Returns it cleaned: drivers have sent invalid UTF-8 and control characters.
 
     All strings of NVML pass through here. Raises `pynvml.NVMLError`.
     """
     try:
-        answer = question(*arguments)
+        answer = function(*arguments)
     except UnicodeDecodeError as error:  # raised by pynvml, which decodes
         answer = error.object
     return clean((answer if isinstance(answer, bytes) else answer.encode("utf-8", "replace")).strip()).strip()
@@ -88,31 +88,31 @@ class NvmlUnavailable(Exception):  # noqa: N818 - a state of the machine, not a 
     """NVML does not answer. The text is one line with the cause and the remedy."""
 
 
-def unavailable(error: pynvml.NVMLError) -> NvmlUnavailable:
+def unavailable_error(error: pynvml.NVMLError) -> NvmlUnavailable:
     """Returns the error to show for a failure of NVML as a whole."""
     unknown = f"NVML fails: {_reason(error)}; `nvidia-smi` and `dmesg` may have details"
     return NvmlUnavailable(_TEXTS.get(error.value) or unknown)
 
 
 def gpu_trouble(error: pynvml.NVMLError | NvmlUnavailable) -> str:
-    """Returns the reason that a GPU has no metrics."""
+    """Returns the reason why a GPU has no metrics."""
     if isinstance(error, NvmlUnavailable):
         return str(error)
     return _GPU_TEXTS.get(error.value) or f"NVML: {_reason(error)}"
 
 
-def gave_up(waited_s: float) -> str:
-    """Returns the message of a call that timed out."""
+def timeout_text(waited_s: float) -> str:
+    """Returns the message for a call that timed out after `waited_s`."""
     return f"the NVIDIA driver has not answered for {waited_s:.0f} s; `dmesg` may have the cause"
 
 
-def answer_of(function: Callable[[], _T]) -> _T:
-    """Returns or raises the result of a driver call. Raises `NvmlUnavailable` if it takes too long."""
-    asking = begin(function)
-    wait([asking], OPEN_TIMEOUT_S)
-    if not asking.done():
-        raise NvmlUnavailable(gave_up(OPEN_TIMEOUT_S))
-    return asking.result()
+def call_driver(function: Callable[[], _T]) -> _T:
+    """Calls the driver and returns its answer. Raises as `function`, or `NvmlUnavailable` after `OPEN_TIMEOUT_S`."""
+    future = begin(function)
+    wait([future], OPEN_TIMEOUT_S)
+    if not future.done():
+        raise NvmlUnavailable(timeout_text(OPEN_TIMEOUT_S))
+    return future.result()
 
 
 class Query:
@@ -121,15 +121,15 @@ class Query:
     def __init__(self, handle: Any) -> None:
         self._handle = handle
         self.refusal: str | None = None
-        """The reason of the last refusal; None if there was none."""
+        """The reason for the last refusal; None if there was none."""
 
-    def __call__(self, question: Callable[..., _T], *arguments: object) -> _T | None:
-        """Returns the answer to `question(handle, *arguments)`; None without one.
+    def __call__(self, function: Callable[..., _T], *arguments: object) -> _T | None:
+        """Returns the answer to `function(handle, *arguments)`; None without one.
 
         Raises `pynvml.NVMLError` if the GPU or NVML is gone (`FATAL`).
         """
         try:
-            return question(self._handle, *arguments)
+            return function(self._handle, *arguments)
         except pynvml.NVMLError as error:
             if error.value in FATAL:
                 raise
@@ -137,23 +137,23 @@ class Query:
                 self.refusal = gpu_trouble(error)
             return None
 
-    def number(self, maximum: float, question: Callable[..., Any], *arguments: object, per_unit: int = 1) -> Any:
-        """Returns the number that `question` answers, divided by `per_unit`; None without a plausible one."""
-        value = self(question, *arguments)
-        return plausible(value if value is None or per_unit == 1 else value / per_unit, maximum)
+    def number(self, maximum: float, function: Callable[..., Any], *arguments: object, per_unit: int = 1) -> Any:
+        """Returns the number that `function` answers, divided by `per_unit`; None without a plausible one."""
+        value = self(function, *arguments)
+        return if_plausible(value if value is None or per_unit == 1 else value / per_unit, maximum)
 
-    def text(self, question: Callable[..., str | bytes]) -> str | None:
-        """Returns the cleaned answer to `question(handle)`; None without one."""
-        return self(lambda handle: text_of(question, handle))
+    def text(self, function: Callable[..., str | bytes]) -> str | None:
+        """Returns the cleaned answer to `function(handle)`; None without one."""
+        return self(lambda handle: text_of(function, handle))
 
 
-def plausible(value: _Number | None, maximum: float) -> _Number | None:
+def if_plausible(value: _Number | None, maximum: float) -> _Number | None:
     """Returns `value`, or None if it is impossible: drivers in trouble report -1 as an unsigned number."""
     return value if value is not None and 0 <= value <= maximum else None
 
 
 class Driver(Protocol):
-    """The engine's interface to the GPUs, real (NVML) or simulated. `nvml.Nvml` describes each member."""
+    """The interface to the GPUs, real (NVML) or simulated. `nvml.Nvml` describes each member."""
 
     error: str | None
 

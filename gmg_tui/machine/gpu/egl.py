@@ -26,7 +26,7 @@ class EglDevice(Struct, frozen=True):
 
 
 class EglMap(Struct, frozen=True):
-    """The EGL devices in EGL's order, or the reason that they are unknown."""
+    """The EGL devices in EGL's order, or the reason why they are unknown."""
 
     devices: tuple[EglDevice, ...] = ()
     error: str | None = None
@@ -38,7 +38,7 @@ class EglMap(Struct, frozen=True):
         if self.error:
             return None, self.error
         for index, device in enumerate(self.devices):
-            # The ordinal is wrong if the node has another GPU's PCI address.
+            # The ordinal is wrong if the device has another GPU's PCI address.
             if device.cuda == gpu.index and _same_address(device.pci, gpu.pci_bus_id) is not False:
                 return index, f"EGL device {index} has CUDA ordinal {gpu.index}"
         for index, device in enumerate(self.devices):
@@ -48,7 +48,7 @@ class EglMap(Struct, frozen=True):
 
 
 class EglProbe:
-    """The awaitable map of this machine, probed once."""
+    """Awaits to this machine's map, which is probed once."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[EglMap] | None = None
@@ -83,7 +83,7 @@ async def probe(timeout_s: float = 10.0) -> EglMap:
             stderr=null,
             start_new_session=True,
         )
-    except (OSError, RuntimeError) as error:  # or no thread can be started
+    except (OSError, RuntimeError) as error:  # RuntimeError: no thread can be started
         return EglMap(error=f"cannot ask EGL: {getattr(error, 'strerror', error)}")
     try:
         async with asyncio.timeout(timeout_s):
@@ -95,7 +95,7 @@ async def probe(timeout_s: float = 10.0) -> EglMap:
             process.kill()
     code = process.returncode or 0
     if code < 0:
-        name = next((each.name for each in signal.Signals if each == -code), f"signal {-code}")
+        name = next((known.name for known in signal.Signals if known == -code), f"signal {-code}")
         return EglMap(error=f"EGL crashed its helper process ({name})")
     try:
         # A driver may have printed lines first.

@@ -23,13 +23,13 @@ Pause = Callable[[str, Sequence[str]], None]
 """Shows the wait reason and the changes; returns after a while."""
 
 PREFIX = "gmg-tui-lease-"
-_NAMES = Path("/proc/net/unix")
-_MAX_QUESTIONS = 128
+_UNIX_SOCKETS = Path("/proc/net/unix")
+_BACKLOG = 128
 _RETRY_S = 0.01
-_CHOOSING = "choosing"
-_COLLECTING = "collecting-"
+_CHOOSING, _COLLECTING = "choosing", "collecting-"
+"""The name and the prefix of leases that guard the choice itself."""
 _CHOICE_TIMEOUT_S = 5.0
-"""Maximum wait for another session's choice, which takes a fraction of that."""
+"""Seconds to wait for another session's choice, which usually takes a fraction of that."""
 
 
 class Leases:
@@ -44,17 +44,17 @@ class Leases:
         An exclusive lease is also refused while others share it.
         """
         if (held := self._held.get(uuid)) is not None:
-            _hang_up(held)
+            _drain(held)
             return True
         lease = socket.socket(socket.AF_UNIX)
         lease.setblocking(False)
         try:
             lease.bind(f"\0{PREFIX}{uuid}{f'+{secrets.token_hex(8)}' if shared else ''}")
-            lease.listen(_MAX_QUESTIONS)
+            lease.listen(_BACKLOG)
         except OSError:
             lease.close()
             return False
-        others = _names(uuid) - {lease.getsockname()}
+        others = _lease_names(uuid) - {lease.getsockname()}
         if others if not shared else f"\0{PREFIX}{uuid}".encode() in others:
             lease.close()
             return False
@@ -69,7 +69,7 @@ class Leases:
 
     @contextmanager
     def choosing(self) -> Iterator[None]:
-        """Blocks other sessions' choice in the context: two that choose at once could both get too few."""
+        """Keeps other sessions from choosing at once, as both could get too few; waits at most `_CHOICE_TIMEOUT_S`."""
         until = time.monotonic() + _CHOICE_TIMEOUT_S
         while not self.acquire(_CHOOSING) and time.monotonic() < until:
             time.sleep(_RETRY_S)
@@ -88,7 +88,7 @@ class Leases:
 
     def end_collecting(self) -> None:
         """Lets another session collect GPUs."""
-        self.release(*(each for each in self._held if each.startswith(_COLLECTING)))
+        self.release(*(name for name in self._held if name.startswith(_COLLECTING)))
 
 
 class FreeGpus:
@@ -118,7 +118,7 @@ class FreeGpus:
         return len(self._taken) == (self._number or len(self._slots))
 
     def wait(self, need: int, wait_s: float, pause: Pause) -> tuple[Slot, ...]:
-        """Waits until `need` GPUs are free, then takes and returns them, and other wanted ones that are free.
+        """Waits until `need` GPUs are free, then takes them and other wanted ones that are free. Returns all that are taken.
 
         Raises `GmgError`, which names the GPUs' users, if too few are free after `wait_s`.
         """
@@ -129,10 +129,10 @@ class FreeGpus:
                 self._leases.end_collecting()
                 return self.taken
             if time.monotonic() >= until:
-                raise self._too_few(need, uses, wait_s)
+                raise self._too_few_error(need, uses, wait_s)
             free = min(need, len(self._slots) - len(uses))
             text = f"{free} of {units.count(need, 'GPU')} {'is' if free == 1 else 'are'} free; waiting (ctrl+c cancels)"
-            pause(text, [*([] if self._reported else [text]), *self._news(uses)])
+            pause(text, [*([] if self._reported else [text]), *self._changes(uses)])
 
     def acquire(self) -> dict[str, str]:
         """Takes the wanted GPUs that are free now. Returns the reasons that the others were not taken, by UUID."""
@@ -145,7 +145,7 @@ class FreeGpus:
         return reasons
 
     def _choose(self, need: int, *, collect: bool) -> dict[str, Use]:
-        """Takes free GPUs; if there are too few, keeps them only if it may collect. Returns the uses of the others."""
+        """Takes free GPUs; if they are too few, keeps them only if allowed to `collect`. Returns the uses of the others."""
         uses: dict[str, Use] = {}
         with self._leases.choosing():
             for slot in self._slots:
@@ -162,21 +162,21 @@ class FreeGpus:
         """Takes a GPU, or returns its use by others."""
         uuid = _uuid(slot)
         if not self._leases.acquire(uuid):
-            return use_of(self._read(slot), self._free_mib) or _lease_of(uuid)
-        use = use_of(self._read(slot), self._free_mib)  # with the lease, no other session can start there
+            return use_of(self._read(slot), self._free_mib) or _lease_use(uuid)
+        use = use_of(self._read(slot), self._free_mib)  # while this session holds the lease, no other can start there
         if use is None:
             self._taken[slot.name] = slot
         else:
             self._leases.release(uuid)
         return use
 
-    def _news(self, uses: Mapping[str, Use]) -> list[str]:
+    def _changes(self, uses: Mapping[str, Use]) -> list[str]:
         """Returns a line for each changed use."""
         reported, self._reported = self._reported, {name: use.key for name, use in uses.items()}
         lines = [f"{name}: {use.text}" for name, use in uses.items() if reported.get(name) != use.key]
         return lines + [f"{name}: free" for name in reported if name not in uses]
 
-    def _too_few(self, need: int, uses: Mapping[str, Use], waited_s: float) -> GmgError:
+    def _too_few_error(self, need: int, uses: Mapping[str, Use], waited_s: float) -> GmgError:
         wanted = "free" if self._number is None else f"free:{self._number}"
         free = len(self._slots) - len(uses)
         count = f"{free or 'none'} of {units.count(len(self._slots), 'GPU')} {'is' if free == 1 else 'are'} free"
@@ -189,7 +189,7 @@ def _uuid(slot: Slot) -> str:
     return slot.gpu.uuid if slot.gpu is not None else ""
 
 
-def _lease_of(uuid: str) -> Use:
+def _lease_use(uuid: str) -> Use:
     """Returns the use of a GPU by the sessions that hold its lease, but have no process there yet."""
     pids = holders(uuid)
     sessions = describe(tuple(GpuProcess(pid) for pid in pids[:MAX_NAMED]))
@@ -200,7 +200,7 @@ def _lease_of(uuid: str) -> Use:
 def holders(uuid: str) -> tuple[int, ...]:
     """Returns the PIDs of the processes that hold the lease of a GPU, without those that are not visible here."""
     pids = []
-    for name in sorted(_names(uuid)):
+    for name in sorted(_lease_names(uuid)):
         with suppress(OSError), socket.socket(socket.AF_UNIX) as client:  # released, or too many ask at once
             client.setblocking(False)
             client.connect(name)
@@ -208,17 +208,17 @@ def holders(uuid: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(filter(None, pids)))
 
 
-def _names(uuid: str) -> set[bytes]:
+def _lease_names(uuid: str) -> set[bytes]:
     """Returns the names of the sockets that are leases of a GPU."""
     name = f"@{PREFIX}{uuid}".encode()
     with suppress(OSError):
-        words = (line.rpartition(b" ")[2] for line in _NAMES.read_bytes().splitlines())
+        words = (line.rpartition(b" ")[2] for line in _UNIX_SOCKETS.read_bytes().splitlines())
         return {b"\0" + word[1:] for word in words if word == name or word.startswith(name + b"+")}
     return set()
 
 
-def _hang_up(lease: socket.socket) -> None:
-    """Closes the connections of others that asked who holds a lease; at most a queue of them, as others can ask forever."""
+def _drain(lease: socket.socket) -> None:
+    """Closes the connections of processes that asked who holds a lease; at most one backlog, as they may never stop."""
     with suppress(OSError):
-        for _ in range(_MAX_QUESTIONS):
+        for _ in range(_BACKLOG):
             lease.accept()[0].close()

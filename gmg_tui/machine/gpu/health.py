@@ -1,6 +1,6 @@
-"""A GPU's health: error counters, links, Xids, and the resulting faults.
+"""A GPU's health: error counters, links, Xids, and the faults that they show.
 
-All of these change rarely; a driver may take milliseconds for each counter.
+They change rarely, and a driver may take milliseconds for each counter.
 """
 
 import contextlib
@@ -13,11 +13,11 @@ import pynvml
 from msgspec import structs
 
 from gmg_tui.machine.gpu import xids
-from gmg_tui.machine.gpu.driver import UNSUPPORTED, Query, plausible
+from gmg_tui.machine.gpu.driver import UNSUPPORTED, Query, if_plausible
 from gmg_tui.machine.gpu.nvml_metrics import MAX_TEMPERATURE_C
 from gmg_tui.model import GpuHealth, GpuTrouble, Xid, units
 
-_TYPES = (pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED)
+_ECC = (pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED)
 _FIELDS = (pynvml.NVML_FI_DEV_MEMORY_TEMP, pynvml.NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL)
 _MAX_COUNT = 10**9
 _MAX_PCIE_GEN, _MAX_PCIE_LANES = 16, 64
@@ -25,16 +25,16 @@ _MAX_PSTATE = 15
 """Highest valid value; 32 is NVML's "unknown"."""
 _BUSY_PSTATE = 2
 """The slowest performance state with the link at full speed; idle GPUs save power."""
-_MAX_EVENTS = 64
+_MAX_XIDS = 64
 """Xids to read at once; a GPU may report thousands."""
 
 
 def read(query: Query) -> GpuHealth:
-    """Reads a GPU's health, not yet judged. Raises as `Query`."""
+    """Reads a GPU's health, without its faults. Raises as `Query`."""
     corrected, uncorrected = (
-        query.number(_MAX_COUNT, pynvml.nvmlDeviceGetTotalEccErrors, kind, pynvml.NVML_VOLATILE_ECC) for kind in _TYPES
+        query.number(_MAX_COUNT, pynvml.nvmlDeviceGetTotalEccErrors, kind, pynvml.NVML_VOLATILE_ECC) for kind in _ECC
     )
-    hottest = pynvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX
+    threshold = pynvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX
     rows = query(pynvml.nvmlDeviceGetRemappedRows) or (None,) * 4
     # The union's member depends on the field.
     fields = zip(query(pynvml.nvmlDeviceGetFieldValues, _FIELDS) or (), ("uiVal", "ullVal"), strict=False)
@@ -45,18 +45,18 @@ def read(query: Query) -> GpuHealth:
         ecc_uncorrected=uncorrected,
         remap_pending=None if rows[2] is None else bool(rows[2]),
         remap_failed=None if rows[3] is None else bool(rows[3]),
-        memory_temperature_c=plausible(temperature, MAX_TEMPERATURE_C),
-        memory_temperature_max_c=query.number(MAX_TEMPERATURE_C, pynvml.nvmlDeviceGetTemperatureThreshold, hottest),
+        memory_temperature_c=if_plausible(temperature, MAX_TEMPERATURE_C),
+        memory_temperature_max_c=query.number(MAX_TEMPERATURE_C, pynvml.nvmlDeviceGetTemperatureThreshold, threshold),
         pcie_gen=query.number(_MAX_PCIE_GEN, pynvml.nvmlDeviceGetCurrPcieLinkGeneration),
         pcie_gen_max=query.number(_MAX_PCIE_GEN, pynvml.nvmlDeviceGetMaxPcieLinkGeneration),
         pcie_width=query.number(_MAX_PCIE_LANES, pynvml.nvmlDeviceGetCurrPcieLinkWidth),
         pcie_width_max=query.number(_MAX_PCIE_LANES, pynvml.nvmlDeviceGetMaxPcieLinkWidth),
-        nvlink_recoveries=plausible(recoveries, _MAX_COUNT),
+        nvlink_recoveries=if_plausible(recoveries, _MAX_COUNT),
         pstate=query.number(_MAX_PSTATE, pynvml.nvmlDeviceGetPerformanceState),
     )
 
 
-def judged(health: GpuHealth) -> GpuHealth:
+def judge(health: GpuHealth) -> GpuHealth:
     """Returns `health` with its faults, fatal ones first."""
     troubles = sorted(_troubles(health), key=lambda trouble: not trouble.fatal)
     return structs.replace(health, troubles=tuple(troubles))
@@ -66,7 +66,7 @@ def _troubles(health: GpuHealth) -> Iterator[GpuTrouble]:
     fatal, degraded = partial(GpuTrouble, True), partial(GpuTrouble, False)
     hot, limit = health.memory_temperature_c, health.memory_temperature_max_c
     width, widest = health.pcie_width, health.pcie_width_max
-    gen, best = health.pcie_gen, health.pcie_gen_max
+    gen, best_gen = health.pcie_gen, health.pcie_gen_max
     if errors := health.ecc_uncorrected:
         text = f"{units.count(errors, 'ECC error')}, uncorrected"
         yield fatal(text, f"results may be wrong: {xids.advice('replace')}")
@@ -83,15 +83,15 @@ def _troubles(health: GpuHealth) -> Iterator[GpuTrouble]:
     if width and widest and width < widest:
         yield degraded(f"PCIe has {width} of {widest} lanes", "check the GPU's seat, riser cable and slot")
     busy = health.pstate is not None and health.pstate <= _BUSY_PSTATE
-    if busy and gen and best and gen < best:
-        yield degraded(f"PCIe generation {gen} of {best}", "check the slot's setting in the BIOS")
+    if busy and gen and best_gen and gen < best_gen:
+        yield degraded(f"PCIe generation {gen} of {best_gen}", "check the slot's setting in the BIOS")
 
 
 def with_xid(health: GpuHealth, code: int) -> GpuHealth:
     """Returns `health` with one more Xid, and its faults."""
     before = next((xid for xid in health.xids if xid.code == code), Xid(code, time.time(), 0))
     others = (other for other in health.xids if other.code != code)
-    return judged(structs.replace(health, xids=(*others, structs.replace(before, count=before.count + 1))))
+    return judge(structs.replace(health, xids=(*others, structs.replace(before, count=before.count + 1))))
 
 
 class XidEvents:
@@ -106,7 +106,7 @@ class XidEvents:
     def __init__(self, handle: Any) -> None:
         """Raises `pynvml.NVMLError` if the GPU does not answer."""
         self._set: Any = pynvml.nvmlEventSetCreate()
-        self._max_events, self.lost = _MAX_EVENTS, False
+        self._max_events, self.lost = _MAX_XIDS, False
         try:
             pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, self._set)
         except pynvml.NVMLError as error:

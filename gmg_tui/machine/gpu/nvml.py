@@ -24,7 +24,7 @@ RETRY_S = 10.0
 
 
 class _Card:
-    """A GPU or MIG instance that has answered. An error invalidates its handle, so that another card replaces it."""
+    """A GPU or MIG instance that has answered. An error invalidates its handle, so that a new `_Card` replaces it."""
 
     def __init__(self, uuid: str) -> None:
         """Raises `pynvml.NVMLError` if it does not answer."""
@@ -44,23 +44,23 @@ class _Card:
 class Nvml:
     """One initialisation of NVML.
 
-    GPUs are looked up by UUID and kept, since a look-up costs more than a query. Any method may block as long as the driver
+    Keeps GPUs once looked up by UUID, since a look-up costs more than a query. Any method may block as long as the driver
     does, and may be called in any thread.
     """
 
     def __init__(self, retry_s: float = RETRY_S) -> None:
         self.error: str | None = None
-        """The reason that NVML as a whole does not answer; None while it does."""
+        """The reason why NVML as a whole does not answer; None while it does."""
         self._retry_s = retry_s
         self._retry_at = 0.0
         self._lock = threading.Lock()
         self._cards: dict[str, _Card] = {}
-        """By UUID, as in the attributes below."""
+        """By UUID, as the dictionaries below."""
         self._trouble: dict[str, tuple[float, GpuSample]] = {}
-        """The next attempt for each GPU in trouble, and its sample until then."""
+        """The time of the next attempt (monotonic seconds) for each GPU in trouble, and its sample until then."""
         self._healths: dict[str, GpuHealth] = {}
-        self._listen_at = 0.0
-        """The next attempt to register for the Xids of the remaining GPUs."""
+        self._register_at = 0.0
+        """The time of the next attempt to register for the Xids of the remaining GPUs, monotonic seconds."""
 
     @classmethod
     def open(cls, retry_s: float = RETRY_S) -> Self:
@@ -68,7 +68,7 @@ class Nvml:
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
-            raise driver.unavailable(error) from error
+            raise driver.unavailable_error(error) from error
         return cls(retry_s)
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class Nvml:
     def check_health(self, gpu: Gpu) -> GpuHealth | None:
         """Reads the health of a GPU, or of a MIG instance's GPU, for later samples.
 
-        Returns None if it reports none, or does not answer.
+        Returns None if there is none, or the GPU or NVML does not answer.
         """
         if self.error is not None:
             return None
@@ -119,10 +119,10 @@ class Nvml:
         try:
             read = health.read(Query(self._card(uuid).handle))
         except pynvml.NVMLError:
-            return None  # `read` reports it, and schedules the next attempt
+            return None  # `read` reports the error, and schedules the next attempt
         with self._lock:
             before = self._healths.get(uuid, GpuHealth())
-            new = health.judged(structs.replace(read, xids=before.xids))
+            new = health.judge(structs.replace(read, xids=before.xids))
             if new != GpuHealth():
                 self._healths[uuid] = new
             return self._healths.get(uuid)
@@ -135,9 +135,9 @@ class Nvml:
         if self.error is not None:
             return False
         now, any_new = time.monotonic(), False
-        may_register = now >= self._listen_at
+        may_register = now >= self._register_at
         if may_register:
-            self._listen_at = now + self._retry_s
+            self._register_at = now + self._retry_s
         for uuid in dict.fromkeys(gpu.parent_uuid or gpu.uuid for gpu in gpus):
             with contextlib.suppress(pynvml.NVMLError):  # a lost GPU is registered when it is back
                 card = self._card(uuid) if may_register else self._cards.get(uuid)
@@ -169,7 +169,7 @@ class Nvml:
             return failed
         try:
             card = self._card(gpu.uuid)
-            sample = self._ask(card, gpu.uuid, slow)
+            sample = self._query_sample(card, gpu.uuid, slow)
             if activity:
                 if card.gpm is None:
                     card.gpm = Gpm(self._card(gpu.parent_uuid or gpu.uuid).handle, gpu.gpu_instance)
@@ -182,11 +182,11 @@ class Nvml:
         return sample
 
     @staticmethod
-    def _ask(card: _Card, uuid: str, slow: bool) -> GpuSample:
+    def _query_sample(card: _Card, uuid: str, slow: bool) -> GpuSample:
         query = Query(card.handle)
         if slow or card.slow is None:
-            card.slow = nvml_metrics.slow(query, uuid)
-        sample = nvml_metrics.fast(query, card.slow)
+            card.slow = nvml_metrics.read_slow(query, uuid)
+        sample = nvml_metrics.read_fast(query, card.slow)
         if query.refusal and sample == GpuSample(uuid=uuid):
             return GpuSample(uuid=uuid, error=query.refusal)
         return sample
@@ -197,7 +197,7 @@ class Nvml:
         return self._cards.setdefault(uuid, _Card(uuid)) if card is None else card
 
     def _set_aside(self, gpu: Gpu, error: pynvml.NVMLError) -> GpuSample:
-        """Drops a GPU, or an instance and its GPU, until the next attempt. Returns its sample until then."""
+        """Drops a GPU, or an instance with its GPU, until the next attempt. Returns its sample until then."""
         sample = GpuSample(uuid=gpu.uuid, lost=error.value in driver.GPU_LOST, error=gpu_trouble(error))
         for uuid in {gpu.uuid, gpu.parent_uuid or gpu.uuid}:
             if (card := self._cards.pop(uuid, None)) is not None and self.error is None:
@@ -231,7 +231,7 @@ class Nvml:
 
     def _fail(self, error: pynvml.NVMLError) -> NvmlUnavailable:
         """Records that NVML as a whole does not answer, so that all handles are invalid."""
-        trouble = driver.unavailable(error)
+        trouble = driver.unavailable_error(error)
         self.error = str(trouble)
         self._retry_at = time.monotonic() + self._retry_s
         self._forget()
@@ -239,12 +239,12 @@ class Nvml:
 
     def _forget(self) -> None:
         # Not freed: another thread may be using them, and NVML has lost them anyway.
-        self._cards, self._trouble, self._listen_at = {}, {}, 0.0
+        self._cards, self._trouble, self._register_at = {}, {}, 0.0
 
 
 def open_nvml() -> tuple[Nvml, tuple[Gpu, ...]]:
     """Opens NVML. Returns it with the GPUs. Raises `NvmlUnavailable` without a driver that answers in time."""
-    return driver.answer_of(lambda: (nvml := Nvml.open(), nvml.gpus()))
+    return driver.call_driver(lambda: (nvml := Nvml.open(), nvml.gpus()))
 
 
 def driver_version() -> str | None:
@@ -258,7 +258,7 @@ def driver_version() -> str | None:
 def cuda_version() -> str | None:
     """Returns the newest CUDA that the driver runs, such as 12.8; None if unknown."""
     try:
-        version = driver.plausible(int(pynvml.nvmlSystemGetCudaDriverVersion_v2()), _MAX_CUDA)
+        version = driver.if_plausible(int(pynvml.nvmlSystemGetCudaDriverVersion_v2()), _MAX_CUDA)
     except pynvml.NVMLError:
         return None
     return f"{version // 1000}.{version % 1000 // 10}" if version else None

@@ -1,4 +1,4 @@
-"""The metrics of one GPU, read through its NVML handle; unsupported ones are None."""
+"""The metrics of one GPU, read through its NVML handle; None if unsupported."""
 
 import contextlib
 import time
@@ -7,7 +7,7 @@ from typing import Any
 import pynvml
 from msgspec import structs
 
-from gmg_tui.machine.gpu.driver import FATAL, UNSUPPORTED, Query, plausible
+from gmg_tui.machine.gpu.driver import FATAL, UNSUPPORTED, Query, if_plausible
 from gmg_tui.machine.gpu.processes import in_initial_namespace
 from gmg_tui.model import GpuProcess, GpuSample
 
@@ -23,7 +23,7 @@ _MAX_FAN_PCT = 200
 _MAX_PCIE_MIB_S = 1 << 20
 _MAX_MEMORY_MIB = 16 << 20
 MIN_SAMPLE_GAP_S = 0.9
-"""Interval of GPM's samples: NVML recommends about a second (nvml.h, nvmlGpmMetricsGet)."""
+"""Minimum seconds between GPM's samples: NVML recommends about a second (nvml.h, nvmlGpmMetricsGet)."""
 _MAX_GPM_PCT = 150.0
 """GPM may report a little over 100 % (github.com/NVIDIA/DCGM/issues/152)."""
 _ALL_ONES = frozenset({(1 << 32) - 1, (1 << 64) - 1})
@@ -45,17 +45,17 @@ _THROTTLE = {
 """Bits of nvmlClocksEventReason* (nvml.h), without 0x1 (the GPU is idle) and 0x2 (application clocks are set)."""
 
 
-def fast(query: Query, kept: GpuSample) -> GpuSample:
-    """Adds the fast-changing metrics to `kept`, which has the others. Raises as `Query`."""
+def read_fast(query: Query, sample: GpuSample) -> GpuSample:
+    """Adds the fast-changing metrics to `sample`, which has the others. Raises as `Query`."""
     utilisation = query(pynvml.nvmlDeviceGetUtilizationRates)
     memory = _memory(query)
     return structs.replace(
-        kept,
-        gpu_util_pct=plausible(utilisation.gpu, _MAX_PCT) if utilisation else None,
-        memory_util_pct=plausible(utilisation.memory, _MAX_PCT) if utilisation else None,
-        memory_used_mib=plausible(memory.used / MIB, memory.total / MIB) if memory else None,
+        sample,
+        gpu_util_pct=if_plausible(utilisation.gpu, _MAX_PCT) if utilisation else None,
+        memory_util_pct=if_plausible(utilisation.memory, _MAX_PCT) if utilisation else None,
+        memory_used_mib=if_plausible(memory.used / MIB, memory.total / MIB) if memory else None,
         memory_total_mib=memory.total / MIB if memory else None,
-        memory_free_mib=plausible(memory.free / MIB, memory.total / MIB) if memory else None,
+        memory_free_mib=if_plausible(memory.free / MIB, memory.total / MIB) if memory else None,
         temperature_c=query.number(MAX_TEMPERATURE_C, pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
         power_w=query.number(_MAX_POWER_W, pynvml.nvmlDeviceGetPowerUsage, per_unit=1000),
         sm_clock_mhz=query.number(_MAX_CLOCK_MHZ, pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
@@ -64,7 +64,7 @@ def fast(query: Query, kept: GpuSample) -> GpuSample:
     )
 
 
-def slow(query: Query, uuid: str) -> GpuSample:
+def read_slow(query: Query, uuid: str) -> GpuSample:
     """Returns a sample of the metrics that change rarely or are expensive. Raises as `Query`.
 
     PCIe throughput takes the driver 20 ms in each direction (nvml.h, nvmlDeviceGetPcieThroughput).
@@ -82,12 +82,12 @@ def slow(query: Query, uuid: str) -> GpuSample:
 
 
 def power_limit_w(query: Query) -> float | None:
-    """Returns the enforced power limit: the lowest of the GPU's, the driver's and the user's."""
+    """Returns the enforced power limit (the lowest of the GPU's, the driver's and the user's); None if unknown."""
     return query.number(_MAX_POWER_W, pynvml.nvmlDeviceGetEnforcedPowerLimit, per_unit=1000) or None
 
 
 def memory_total_mib(query: Query) -> int | None:
-    """Returns the GPU's memory, or the instance's."""
+    """Returns the memory of the GPU or instance; None if unknown."""
     memory = _memory(query)
     return memory.total // MIB if memory else None
 
@@ -96,7 +96,7 @@ def _memory(query: Query) -> Any:
     """Returns NVML's figures, in bytes; None if the total is unknown or impossible."""
     # Version 2 excludes the driver's reserve from `used`, as nvidia-smi does since R510.
     memory = query(pynvml.nvmlDeviceGetMemoryInfo, pynvml.nvmlMemory_v2)
-    return memory if memory and plausible(memory.total, _MAX_MEMORY_MIB * MIB) else None
+    return memory if memory and if_plausible(memory.total, _MAX_MEMORY_MIB * MIB) else None
 
 
 def _throttle(query: Query) -> tuple[str, ...] | None:
@@ -111,7 +111,7 @@ def throttle_reasons(mask: int) -> tuple[str, ...]:
     """
     if mask & _HW_CAUSES:
         mask &= ~_HW_SLOWDOWN
-    return tuple(word for bit, word in _THROTTLE.items() if mask & bit)
+    return tuple(reason for bit, reason in _THROTTLE.items() if mask & bit)
 
 
 def _processes(query: Query, max_mib: float) -> tuple[GpuProcess, ...] | None:
@@ -126,7 +126,7 @@ def _processes(query: Query, max_mib: float) -> tuple[GpuProcess, ...] | None:
     return tuple(
         GpuProcess(
             pid=pid,
-            memory_mib=None if used is None else plausible(used / MIB, max_mib),
+            memory_mib=None if used is None else if_plausible(used / MIB, max_mib),
             foreign=foreign,
             graphics=pid not in computing,
         )
@@ -178,7 +178,7 @@ class Gpm:
         return self._newest
 
     def free(self) -> None:
-        """Frees the memory, and ends reading."""
+        """Frees the buffers; later reads return the last value."""
         for sample in self._samples:
             with contextlib.suppress(pynvml.NVMLError):
                 pynvml.nvmlGpmSampleFree(sample)
@@ -198,5 +198,5 @@ class Gpm:
             get.sample1, get.sample2 = newer, older
             pynvml.nvmlGpmMetricsGet(get)
             valid = get.metrics[0].nvmlReturn == pynvml.NVML_SUCCESS
-            value = plausible(get.metrics[0].value, _MAX_GPM_PCT) if valid else None
+            value = if_plausible(get.metrics[0].value, _MAX_GPM_PCT) if valid else None
             self._newest = None if value is None else min(value, _MAX_PCT)

@@ -18,14 +18,14 @@ from gmg_tui.model.text import clean
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 """PROC_PID_INIT_INO of Linux's include/linux/proc_ns.h."""
 _DESCRIBE_TIMEOUT_S = 1.0
-"""Limit for describing a GPU's processes, which takes milliseconds."""
-_MAX_SESSION = 40
-_MAX_NAME = 15
+"""Seconds to describe a GPU's processes, which usually takes milliseconds."""
+_MAX_SESSION_CHARS = 40
+_MAX_NAME_CHARS = 15
 """Characters of a name that the kernel keeps."""
 MAX_NAMED = 3
-_MAX_COMMAND = 60
+_MAX_COMMAND_CHARS = 60
 """Characters of a command line."""
-_reading: dict[int, float] = {}
+_read_since: dict[int, float] = {}
 """The start of each pending read by PID, monotonic seconds: reading a process that hangs in a driver may block forever."""
 
 
@@ -37,7 +37,7 @@ def in_initial_namespace() -> bool:
 
 
 def describe(processes: tuple[GpuProcess, ...]) -> tuple[GpuProcess, ...]:
-    """Adds name, user, command, age and session to `processes`, except to unreadable, foreign and hung ones.
+    """Adds name, user, command, age and session to `processes`, except to foreign, hung and unreadable ones.
 
     Never raises, and takes at most `_DESCRIBE_TIMEOUT_S`. Later calls skip a process that hangs.
     """
@@ -50,24 +50,24 @@ def describe(processes: tuple[GpuProcess, ...]) -> tuple[GpuProcess, ...]:
 def _read(processes: tuple[GpuProcess, ...], described: dict[int, GpuProcess]) -> None:
     for process in processes:
         now = time.monotonic()
-        if process.foreign or now - _reading.get(process.pid, now) > _DESCRIBE_TIMEOUT_S:
+        if process.foreign or now - _read_since.get(process.pid, now) > _DESCRIBE_TIMEOUT_S:
             continue
-        _reading[process.pid] = now
+        _read_since[process.pid] = now
         described[process.pid] = _describe(process)
-        _reading.pop(process.pid, None)
+        _read_since.pop(process.pid, None)
 
 
 def _describe(process: GpuProcess) -> GpuProcess:
     pid, command, user = process.pid, "", None
     if (proc := read(pid)) is None:  # it has ended, or its PID is unknown here
         return process
-    with suppress(OSError):  # another user's may be hidden
+    with suppress(OSError):  # another user's may be pid_text
         user = user_name(os.stat(f"/proc/{pid}").st_uid)  # noqa: PTH116 - as fast as the rest
         command = command_line(pid)
     name, program = command_name(pid), os.path.basename(command.partition(" ")[0])  # noqa: PTH119 - not a path here
     return structs.replace(
         process,
-        name=_clean(program if len(name) == _MAX_NAME and program.startswith(name) else name),
+        name=_clean(program if len(name) == _MAX_NAME_CHARS and program.startswith(name) else name),
         age_s=time.clock_gettime(time.CLOCK_BOOTTIME) - proc.started_ticks / TICKS_PER_S,
         command=_clean(command),
         user=user,
@@ -76,20 +76,20 @@ def _describe(process: GpuProcess) -> GpuProcess:
 
 
 def _session(pid: int) -> str | None:
-    """Returns the session in a process's environment, which only its owner may read."""
+    """Returns the session in a process's environment; None without one, or in another user's process."""
     with suppress(OSError):
         name = _clean(variable(pid, "GMG_SESSION"))
-        return name and name[:_MAX_SESSION]
+        return name and name[:_MAX_SESSION_CHARS]
     return None
 
 
 def _clean(text: str | None) -> str | None:
-    """Cleans a text that the process has chosen itself."""
+    """Cleans a text that a process has chosen itself; None if it is empty."""
     return clean(text.encode("utf-8", "replace")) if text else None
 
 
 class Use(NamedTuple):
-    """The use of a GPU."""
+    """The reason why a GPU is not free."""
 
     key: Hashable
     """Identifies the users."""
@@ -97,7 +97,7 @@ class Use(NamedTuple):
 
 
 def use_of(sample: GpuSample, free_mib: float) -> Use | None:
-    """Returns the use of a GPU; None if it is free."""
+    """Returns the reason why a GPU is not free; None if it is."""
     if sample.error is not None:
         return Use(sample.error, sample.error)
     used_mib = sample.memory_used_mib
@@ -110,14 +110,14 @@ def use_of(sample: GpuSample, free_mib: float) -> Use | None:
 
 
 def process_text(process: GpuProcess) -> str:
-    """Describes a process: user, command, memory and start, omitting unknown ones."""
-    hidden = f"PID {process.pid}{' of the host' if process.foreign else ''}"
+    """Describes a process: user, command, memory and start; omits unknown ones."""
+    pid_text = f"PID {process.pid}{' of the host' if process.foreign else ''}"
     command = process.command or process.name or ""
     first, _, rest = command.partition(" ")
     command = f"{Path(first).name} {rest}".strip()
-    if len(command) > _MAX_COMMAND:
-        command = f"{command[: _MAX_COMMAND - 1]}…"
-    texts = [process.user or hidden, command]
+    if len(command) > _MAX_COMMAND_CHARS:
+        command = f"{command[: _MAX_COMMAND_CHARS - 1]}…"
+    texts = [process.user or pid_text, command]
     texts += [units.mib(process.memory_mib)] if process.memory_mib is not None else []
     texts += [f"since {units.since(time.time() - process.age_s)}"] if process.age_s is not None else []
     return ", ".join(filter(None, texts))

@@ -13,10 +13,10 @@ from gmg_tui.model import Gpu, GpuSample
 _LOG = logging.getLogger(__name__)
 
 SLOW_INTERVAL_S = 5.0
-"""Approximate interval of the slow metrics, seconds."""
+"""Approximate seconds between two readings of the slow metrics."""
 HEALTH_INTERVAL_S = 30.0
 _MIN_AGE_S = 1.0
-"""Age above which samples record it, seconds."""
+"""Seconds after which a sample records its age."""
 
 Deliver = Callable[[tuple[GpuSample, ...], str | None], None]
 """Receives the samples of all GPUs, and any error of NVML as a whole; called in the sampler's thread."""
@@ -25,7 +25,7 @@ Deliver = Callable[[tuple[GpuSample, ...], str | None], None]
 class Sampler:
     """Samples every GPU at each interval, in one daemon thread.
 
-    The slow metrics are spread over the rounds. A second thread reads the health, which may take the driver long, every
+    The slow metrics are spread over the rounds. A second thread reads the health, for which the driver may take long, every
     `HEALTH_INTERVAL_S` and after an Xid. Failures of NVML never end a thread.
     """
 
@@ -38,7 +38,7 @@ class Sampler:
         self._nvml = nvml
         self._logged: set[str] = set()
         self._stopping = False
-        self._wake, self._look = threading.Event(), threading.Event()
+        self._wake, self._check_health = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="nvml-sampler", daemon=True)
         self._health = threading.Thread(target=self._run_health, name="nvml-health", daemon=True)
 
@@ -50,7 +50,7 @@ class Sampler:
         """Ends the threads, waiting at most `wait_s`, as a driver may hang. Returns True if they have ended."""
         self._stopping = True
         self._wake.set()
-        self._look.set()
+        self._check_health.set()
         until = time.monotonic() + wait_s
         for thread in (self._thread, self._health):
             if thread.ident is not None:
@@ -58,14 +58,14 @@ class Sampler:
         return not (self._thread.is_alive() or self._health.is_alive())
 
     def _run(self) -> None:
-        number = 0
+        round_number = 0
         next_at = time.monotonic()
         while not self._stopping:
-            self._round(number)
-            if number == 0:
-                self._health.start()  # after the first metrics, which should not wait
-            number += 1
-            # Skip the rounds that a slow one has missed.
+            self._round(round_number)
+            if round_number == 0:
+                self._health.start()  # after the first metrics, so that they do not wait for it
+            round_number += 1
+            # Skips the rounds that a slow one has missed.
             next_at = max(next_at + self._interval_s, time.monotonic())
             self._wake.wait(max(0.0, next_at - time.monotonic()))
 
@@ -78,19 +78,19 @@ class Sampler:
                         self._nvml.check_health(gpu)
             except Exception as fault:  # a broken driver may make pynvml or ctypes raise anything
                 self._log("the health of the GPUs cannot be read", fault)
-            self._look.wait(HEALTH_INTERVAL_S)
+            self._check_health.wait(HEALTH_INTERVAL_S)
             if not self._stopping:
-                self._look.clear()
+                self._check_health.clear()
 
-    def _round(self, number: int) -> None:
+    def _round(self, round_number: int) -> None:
         # A broken driver may make pynvml or ctypes raise anything, and the receiver's loop may have closed.
-        turn = number % self._rounds_per_slow
+        turn = round_number % self._rounds_per_slow
         try:
             if self._nvml.poll_xids(self._gpus):
-                self._look.set()
+                self._check_health.set()
             read = []
             for position, gpu in enumerate(self._gpus):
-                slow = number == 0 or position % self._rounds_per_slow == turn
+                slow = round_number == 0 or position % self._rounds_per_slow == turn
                 read.append((time.monotonic(), self._nvml.read(gpu, slow=slow, activity=True)))
             now, error = time.monotonic(), self._nvml.error
             # A slow GPU ages the samples before its own.

@@ -7,7 +7,7 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.model.units import count, natural
 
 _HIDE_ALL = frozenset({"-1", "NoDevFiles"})
-"""Entries, as written by Slurm, after which CUDA ignores the rest."""
+"""Entries, as Slurm writes them, that hide all following ones from CUDA."""
 
 
 def slots(devices: tuple[Gpu, ...], gpus: str | None, visible: str | None) -> tuple[Slot, ...]:
@@ -26,13 +26,13 @@ def slots(devices: tuple[Gpu, ...], gpus: str | None, visible: str | None) -> tu
     usable = allowed = tuple(gpu for gpu in devices if not gpu.mig and gpu.trouble is None)
     if not usable:
         no_instance = "every GPU is in MIG mode and has no instance (make some with `nvidia-smi mig`)"
-        raise no_gpu(unanswered(devices) or (no_instance if devices else "NVML lists none"))
+        raise no_gpu_error(no_answers(devices) or (no_instance if devices else "NVML lists none"))
     if visible is not None:
         entries = [entry.strip() for entry in visible.split(",")]
         end = next((index for index, entry in enumerate(entries) if entry in _HIDE_ALL), len(entries))
         allowed = _resolve(devices, entries[:end], f"CUDA_VISIBLE_DEVICES={visible}")
     if not allowed:
-        raise no_gpu(f"CUDA_VISIBLE_DEVICES={visible} hides all {len(usable)}")
+        raise no_gpu_error(f"CUDA_VISIBLE_DEVICES={visible} hides all {len(usable)}")
     wanted = (gpus or "all").strip()
     number = wanted.removeprefix("free:")
     if wanted in ("all", "free"):
@@ -40,8 +40,8 @@ def slots(devices: tuple[Gpu, ...], gpus: str | None, visible: str | None) -> tu
     if (wanted_count := natural(number)) is not None:
         left = f" (CUDA_VISIBLE_DEVICES={visible} leaves {len(allowed)} of {len(usable)})" if allowed != usable else ""
         if not 0 < wanted_count <= len(allowed):
-            there = f"there {'is' if len(allowed) == 1 else 'are'} {count(len(allowed), 'GPU')}{left}"
-            texts = there, unanswered(devices), f"ask for at most {len(allowed)}, or use --cpu N"
+            available = f"there {'is' if len(allowed) == 1 else 'are'} {count(len(allowed), 'GPU')}{left}"
+            texts = available, no_answers(devices), f"ask for at most {len(allowed)}, or use --cpu N"
             raise GmgError(f"--gpus {wanted}: {'; '.join(filter(None, texts))}")
         return tuple(map(slot_of, allowed[:wanted_count] if wanted == number else allowed))
     chosen = _resolve(devices, wanted.split(","), f"--gpus {wanted}")
@@ -65,14 +65,14 @@ def number_of_free(gpus: str) -> int | None:
     return int(number) if number else None
 
 
-def left_out(devices: Iterable[Gpu], gpus: str | None, visible: str | None) -> str | None:
-    """Warns that GPUs that do not answer are left out; None if other GPUs were named, or all answer."""
+def warning(devices: Iterable[Gpu], gpus: str | None, visible: str | None) -> str | None:
+    """Returns a warning that silent GPUs are left out; None if all answer, or if the GPUs to use were listed."""
     named = visible is not None or (gpus is not None and "," in gpus)
-    trouble = unanswered(devices)
+    trouble = no_answers(devices)
     return None if named or not trouble else f"{trouble}; no worker runs there"
 
 
-def unanswered(devices: Iterable[Gpu]) -> str:
+def no_answers(devices: Iterable[Gpu]) -> str:
     """Describes the GPUs that do not answer; empty if all do."""
     names: dict[str, list[str]] = {}
     for gpu in devices:
@@ -91,8 +91,8 @@ def cpu_slots(number: int) -> tuple[Slot, ...]:
     return tuple(Slot(name=f"cpu{index}") for index in range(number))
 
 
-def no_gpu(reason: str) -> GmgError:
-    """Returns the error if there is no GPU to run on; `reason` is a clause without a full stop."""
+def no_gpu_error(reason: str) -> GmgError:
+    """Returns the error for a run without a GPU; `reason` is a clause without a full stop."""
     return GmgError(f"no GPU: {reason}; run on the CPU with --cpu N, or try `gmg-tui demo`")
 
 
@@ -107,24 +107,24 @@ def _resolve(devices: tuple[Gpu, ...], wanted: list[str], source: str) -> tuple[
     """Returns the GPUs and instances that a list names, in order."""
     chosen: list[Gpu] = []
     for entry in filter(None, (entry.strip() for entry in wanted)):
-        for gpu in _named(devices, entry, source):
+        for gpu in _matching(devices, entry, source):
             if gpu in chosen:
                 raise GmgError(f"{source}: {entry} names {slot_of(gpu).name} a second time; name each GPU once")
             chosen.append(gpu)
     return tuple(chosen)
 
 
-def _named(devices: tuple[Gpu, ...], entry: str, source: str) -> tuple[Gpu, ...]:
+def _matching(devices: tuple[Gpu, ...], entry: str, source: str) -> tuple[Gpu, ...]:
     index = natural(entry)
     if index is not None:
         matches = [gpu for gpu in devices if gpu.index == index and gpu.mig_index is None]
     else:
         matches = [gpu for gpu in devices if entry.startswith(("GPU-", "MIG-")) and gpu.uuid.startswith(entry)]
-    if trouble := unanswered(matches):
+    if trouble := no_answers(matches):
         raise GmgError(f"{source}: {trouble}; leave it out")
     if not matches:
         indices = ", ".join(str(gpu.index) for gpu in devices if gpu.mig_index is None and gpu.trouble is None)
-        texts = (f"no GPU matches {entry}", f"the GPUs are {indices} (`gmg-tui gpus` shows them)", unanswered(devices))
+        texts = (f"no GPU matches {entry}", f"the GPUs are {indices} (`gmg-tui gpus` shows them)", no_answers(devices))
         raise GmgError(f"{source}: {'; '.join(filter(None, texts))}")
     if len(matches) > 1:
         raise GmgError(f"{source}: {entry} matches {len(matches)} UUIDs; give more of it")

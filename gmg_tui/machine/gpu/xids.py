@@ -43,7 +43,7 @@ def meaning(code: int) -> Meaning:
 
 
 def trouble(xid: Xid) -> GpuTrouble | None:
-    """Returns the trouble of a GPU with an Xid; None if a script is the cause."""
+    """Returns the GPU's trouble behind an Xid; None if a script is the cause."""
     fault = meaning(xid.code)
     if fault.severity == "script":
         return None

@@ -90,11 +90,11 @@ def test_the_thread_survives_unexpected_exceptions(sim: Sim) -> None:
     thread = Sampler(gpus, TICK_S, deliver, Nvml.open())
     thread.start()
     rounds.next()
-    real = nvml_metrics.fast
-    setattr(nvml_metrics, "fast", lambda *_: 1 // 0)  # noqa: B010
+    real = nvml_metrics.read_fast
+    setattr(nvml_metrics, "read_fast", lambda *_: 1 // 0)  # noqa: B010
     _, error = rounds.until(lambda batch: batch[1] is not None)
     assert "ZeroDivisionError" in (error or "")
-    nvml_metrics.fast = real
+    nvml_metrics.read_fast = real
     rounds.until(lambda batch: batch[1] is None and batch[0][0].gpu_util_pct == 90)
     assert thread.stop()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gmg_tui.machine.gpu.selection import cpu_slots, left_out, slots
+from gmg_tui.machine.gpu.selection import cpu_slots, slots, warning
 from gmg_tui.model import Gpu
 from gmg_tui.model.errors import GmgError
 
@@ -114,12 +114,10 @@ def test_gpus_that_do_not_answer_are_named() -> None:
         assert words in str(caught.value)
     with pytest.raises(GmgError, match="no GPU: GPU 1 does not answer"):
         slots(SILENT[:1], None, None)
-    assert left_out(SILENT, None, None) == left_out(SILENT, "2", None) == f"{UNANSWERED}; no worker runs there"
+    assert warning(SILENT, None, None) == warning(SILENT, "2", None) == f"{UNANSWERED}; no worker runs there"
     instance = (Gpu(0, "", "", mig_index=1, trouble="no permission"),)
-    assert (
-        left_out(instance, None, None) == "GPU 0 MIG instance 1 does not answer (no permission); no worker runs there"
-    )
-    assert left_out((), None, None) is left_out(SILENT, "0,2", None) is left_out(SILENT, None, "0,2") is None
+    assert warning(instance, None, None) == "GPU 0 MIG instance 1 does not answer (no permission); no worker runs there"
+    assert warning((), None, None) is warning(SILENT, "0,2", None) is warning(SILENT, None, "0,2") is None
 
 
 def test_cpu_slots_are_counted_from_zero() -> None:

@@ -22,7 +22,7 @@ _JOB = {"SLURM_JOB_ID": "42"}
     ],
 )
 def test_gpus_of_a_job(environ: dict[str, str], count: int, expected: str | None) -> None:
-    assert allocation.visible(environ, count) == expected
+    assert allocation.visible_gpus(environ, count) == expected
 
 
 def test_the_last_ten_minutes_of_a_job_are_marked() -> None:
