@@ -24,9 +24,9 @@ _MIN_UPPER_RATE_SHARE: Final = 0.8
 """Share of the best rate above which rates are enlarged."""
 _MIN_UPPER_VALUES: Final = 3
 """Minimum number of values with upper rates to enlarge."""
-_WHOLE_CURVE_SHARE: Final = 0.38
+_WHOLE_SHARE: Final = 0.38
 """Share of the width for the whole curve beside the enlarged one."""
-_MIN_WHOLE_CURVE_CELLS: Final = 26
+_MIN_WHOLE_CELLS: Final = 26
 """Minimum columns of the whole curve beside the enlarged one, including its axis."""
 _MIN_OCTAVES: Final = 0.1
 """Minimum range of values."""
@@ -56,13 +56,9 @@ def curve(tuning: Tuning, answer: Answer, selected: int | None, width: int, heig
     best = max(_corrected(trial, answer) for trial in points)
     upper = [trial for trial in points if _corrected(trial, answer) >= best * _MIN_UPPER_RATE_SHARE]
     values, panels = {trial.value for trial in upper}, [(trials, width)]
-    left = round(width * _WHOLE_CURVE_SHARE)
-    if (
-        left >= _MIN_WHOLE_CURVE_CELLS
-        and len(values) >= _MIN_UPPER_VALUES
-        and best > 0
-        and values != {trial.value for trial in points}
-    ):
+    left = round(width * _WHOLE_SHARE)
+    is_part = len(values) >= _MIN_UPPER_VALUES and best > 0 and values != {trial.value for trial in points}
+    if is_part and left >= _MIN_WHOLE_CELLS:
         shown = [
             trial for trial in trials if min(values) <= trial.value and (trial in upper or not _is_drawable(trial))
         ]

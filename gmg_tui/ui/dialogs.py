@@ -1,4 +1,4 @@
-"""Dialogs with buttons, the line for text input, and the palette."""
+"""Dialogs with buttons, the input line, and the palette."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -25,13 +25,13 @@ from gmg_tui.ui.worker_text import groups_text
 
 Result = TypeVar("Result")
 _TYPING_PAUSE_S = 0.1
-"""Seconds after a key before the text is applied."""
+"""Seconds without a key before the text is applied."""
 _MIN_CONFIRM_S: Final = 60.0
-"""Ask before losing more than these seconds of an attempt."""
+"""Minimum running time of an attempt to ask before losing it."""
 
 
 class Dialog(ModalScreen[Result], TrueSizeScreen[Result]):
-    """A framed box with `contents` in the middle of the screen; scrolls in a small terminal."""
+    """A framed box in the middle of the screen, which scrolls in a small terminal."""
 
     DEFAULT_CSS = """
     Dialog {
@@ -73,7 +73,7 @@ class Dialog(ModalScreen[Result], TrueSizeScreen[Result]):
 
 
 class Choice(NamedTuple):
-    """A button with its keys, and its effect in words."""
+    """A button: its answer, label and keys, and its effect in words."""
 
     answer: Any
     label: str
@@ -92,9 +92,9 @@ class ChoiceScreen(Dialog[Any]):
         """Yields the question and its answers, side by side if they need no explanation."""
         yield Static(plain(self._question))
         answers = [
-            Button(each.label, action=f"screen.dismiss({each.answer!r})", compact=True) for each in self._choices
+            Button(choice.label, action=f"screen.dismiss({choice.answer!r})", compact=True) for choice in self._choices
         ]
-        if not any(each.effect for each in self._choices):
+        if not any(choice.effect for choice in self._choices):
             yield Horizontal(*answers, classes="buttons")
             return
         for choice, button in zip(self._choices, answers, strict=True):
@@ -103,7 +103,7 @@ class ChoiceScreen(Dialog[Any]):
                 yield Static(plain(choice.effect), classes="effect")
 
     def on_key(self, event: Key) -> None:
-        """Closes with the answer of a key."""
+        """Closes with the answer that has this key."""
         for choice in self._choices:
             if event.key in choice.keys:
                 event.stop()
@@ -111,12 +111,12 @@ class ChoiceScreen(Dialog[Any]):
 
 
 def confirmation(question: str) -> ChoiceScreen:
-    """Asks before something that cannot be undone; `enter` means no."""
+    """Returns a dialog that asks before an action that cannot be undone; `enter` means no."""
     return ChoiceScreen("Confirm", question, [Choice(False, "No (n)", "n"), Choice(True, "Yes (y)", "y")])
 
 
 def quit_dialog(app: App[Any], view: View) -> ChoiceScreen:
-    """Asks whether to `leave` the workers running, `stop` them or, while they are being stopped, `kill` them."""
+    """Returns a dialog that asks whether to `leave` the workers running, `stop` them or, while they stop, `kill` them."""
     spec, snapshot, queue = view.session.spec, view.snapshot, view.queue
     wait = f" for up to {units.span(spec.sigint_wait_s)}" if spec.sigint_wait_s else ""
     signals = f"SIGINT{wait}, then SIGTERM, then SIGKILL."
@@ -128,25 +128,25 @@ def quit_dialog(app: App[Any], view: View) -> ChoiceScreen:
     else:
         noun, what, effect = "worker", "workers", f"{signals} On SIGINT Genesis saves its compiled kernels."
     live = [worker for worker in snapshot.workers if not worker.state.ended]
-    saved = [(of.saved, worker) for worker in live if (of := worker.newest.checkpoint) is not None]
+    saved = [(file.saved, worker) for worker in live if (file := worker.newest.checkpoint) is not None]
     if saved:
-        _, oldest = min(saved, key=lambda each: each[0])
+        _, oldest = min(saved, key=lambda pair: pair[0])
         effect += f" {oldest.slot} {_checkpoint_text(oldest, snapshot.time)}."
     count, waiting = (len(live), "") if queue is None else (queue.running, f", {queue.waiting:,} waiting")
 
     def choice(answer: str, label: str, key: str, effect: str) -> Choice:
         return Choice(answer, f"{label} ({keys.display_name(app, key)})", keys.keys_with_id(key), effect)
 
-    opened_again = f"Closes the screen only; `gmg-tui attach {spec.name}` opens it again."
-    lost = "SIGKILL now: unsaved kernels must be compiled again."
+    leave = f"Closes the screen only; `gmg-tui attach {spec.name}` opens it again."
+    kill = "SIGKILL now: unsaved kernels must be compiled again."
     choices = [
-        choice("leave", "Leave them running", "detach", opened_again),
+        choice("leave", "Leave them running", "detach", leave),
         choice("stop", f"Stop the {what}", "stop", effect),
-        *([choice("kill", "Kill them now", "kill", lost)] if view.stopping else []),
+        *([choice("kill", "Kill them now", "kill", kill)] if view.stopping else []),
         Choice(None, "Cancel (esc)"),
     ]
-    doing = f"{'is' if count == 1 else 'are'} {'being stopped' if view.stopping else 'running'}"
-    return ChoiceScreen(f"Quit {spec.name}", f"{units.count(count, noun)} {doing}{waiting}.", choices)
+    verb = f"{'is' if count == 1 else 'are'} {'being stopped' if view.stopping else 'running'}"
+    return ChoiceScreen(f"Quit {spec.name}", f"{units.count(count, noun)} {verb}{waiting}.", choices)
 
 
 # Questions
@@ -161,7 +161,7 @@ def _with_groups(view: View, workers: Sequence[Worker]) -> Sequence[Worker]:
 
 
 def _lost_runtime_s(worker: Worker, now: float) -> float:
-    """Returns the running time lost with the worker's process; 0 if too short to ask."""
+    """Returns the seconds of running lost with the worker's process; 0 if too few to ask."""
     running = worker.state.undisturbed
     ran_s = worker.attempt_s(now) or 0.0
     return ran_s if running and ran_s > _MIN_CONFIRM_S else 0.0
@@ -184,8 +184,8 @@ def question(action: Action, view: View, workers: Sequence[Worker]) -> str:
 
 def _checkpoint_text(worker: Worker, now: float) -> str:
     """Returns the newest checkpoint and its age: `saved model_1200.pt 4:00 ago`; empty if there is none."""
-    of = worker.newest.checkpoint
-    return f"saved {Path(of.path).name} {units.span(max(0.0, now - of.saved))} ago" if of is not None else ""
+    file = worker.newest.checkpoint
+    return f"saved {Path(file.path).name} {units.span(max(0.0, now - file.saved))} ago" if file is not None else ""
 
 
 def _workers_text(workers: Sequence[Worker]) -> str:
@@ -198,7 +198,7 @@ def _workers_text(workers: Sequence[Worker]) -> str:
 
 
 class LineBar(Input):
-    """Applies its text as the user types; `enter` keeps it and closes the line, `escape` drops it."""
+    """An input line that applies its text as the user types; `enter` keeps the text, `escape` drops it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "drop", "Drop", show=False),
@@ -207,14 +207,14 @@ class LineBar(Input):
 
     def __init__(self, value: str, placeholder: str, apply: Callable[[str], object]) -> None:
         super().__init__(value, placeholder=placeholder, compact=True)
-        self.cursor_blink = False  # a blinking cursor is traffic on a slow line
+        self.cursor_blink = False  # blinking costs traffic on a slow connection
         self._apply, self._applied = apply, value
         self._timer: asyncio.TimerHandle | None = None
 
     on_key = keys.act_in_order
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Applies the text after a pause: pasted keys come one by one."""
+        """Applies the text after a pause in typing: pasted text arrives key by key."""
         event.stop()
         if self._timer is not None:
             self._timer.cancel()
@@ -226,7 +226,7 @@ class LineBar(Input):
             self._apply(self.value)
 
     async def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Keeps the text."""
+        """Applies the text, and closes the line."""
         event.stop()
         self._apply_text()
         await self.remove()
@@ -237,14 +237,14 @@ class LineBar(Input):
         await self.app.run_action("quit_session")
 
     async def action_drop(self) -> None:
-        """Drops the text."""
+        """Clears the text, and closes the line."""
         self.value = ""
         self._apply_text()
         await self.remove()
 
 
 async def ask_line(screen: Screen[Any], bar: LineBar) -> None:
-    """Opens a line above the keys, closing any other one."""
+    """Opens an input line above the footer, in place of any other."""
     if screen.is_attached:  # the app is not ending
         await screen.query(LineBar).remove()
         await screen.mount(bar, before=screen.query_one(KeysFooter))
@@ -252,7 +252,7 @@ async def ask_line(screen: Screen[Any], bar: LineBar) -> None:
 
 
 class Commands(SystemCommandsProvider):
-    """The palette's commands in their order: Textual's own come by the alphabet."""
+    """Lists the palette's commands in our order; Textual sorts them by name."""
 
     async def discover(self) -> Hits:
         """Yields all commands."""
@@ -270,12 +270,12 @@ class Palette(CommandPalette, TrueSizeScreen[None]):
     ]
 
     async def on_input_submitted(self) -> None:
-        """Waits for the search, then chooses: until then Textual 8.2.8 lists the matches of the text before."""
-        if searching := [each for each in self.workers if each.node is self and not each.is_finished]:
-            await self.workers.wait_for_complete(searching)
+        """Waits for the search before choosing: until then Textual 8.2.8 lists the matches of the previous text."""
+        if searches := [worker for worker in self.workers if worker.node is self and not worker.is_finished]:
+            await self.workers.wait_for_complete(searches)
 
     def action_page(self, step: int) -> None:
-        """Moves by a page; the list's own key fails before it is drawn (Textual 8.2.8, `OptionList._move_page`)."""
+        """Moves by a page; the list's own action fails before it is drawn (Textual 8.2.8, `OptionList._move_page`)."""
         commands = self.query_one(OptionList)
         if commands.option_count:
             number = (commands.highlighted or 0) + step * (commands.size.height // 2)  # a command has two rows

@@ -40,7 +40,7 @@ class _Field(TextArea):
 
     def __init__(self, title: str) -> None:
         super().__init__(soft_wrap=True, highlight_cursor_line=False, disabled=True)
-        self.cursor_blink = False  # a blinking cursor is traffic on a slow line
+        self.cursor_blink = False  # blinking costs traffic on a slow connection
         self.border_title = title
 
     on_key = keys.act_in_order
@@ -56,7 +56,7 @@ class _Field(TextArea):
         super().redo()
 
     def get_line(self, line_index: int) -> Text:
-        """Returns the line as drawn, without control characters."""
+        """Returns the line as drawn, control characters replaced."""
         line = self.document.get_line(line_index)
         return Text("".join(c if c.isprintable() or c == "\t" else "·" for c in line), end="")
 
@@ -68,15 +68,15 @@ class _Arguments(_Field):
 
 
 class EditScreen(Dialog[None]):
-    """Edits settings and restarts the workers, after a question if needed.
+    """Edits settings, and restarts the workers with them, after a question if needed.
 
     It stays open until the engine has accepted the settings, so that nothing typed is lost.
 
     Args:
         engine: The session's engine.
-        view: The session as shown; the settings are for the workers in it.
-        slots: The slots of the workers to restart. The first one's settings are edited.
-        start: The settings to begin with; None for the current ones.
+        view: The interface's state; only workers that it shows now are restarted.
+        slots: The slots of the workers to restart; the dialog shows the first one's settings.
+        start: The settings to show first; None for the current ones.
     """
 
     DEFAULT_CSS = """
@@ -104,9 +104,9 @@ class EditScreen(Dialog[None]):
         self._title = (groups_text([worker]) if worker is not None else "") or self._slot
         job = f", job {worker.job} ({worker.job_name})" if worker is not None and worker.job is not None else ""
         self._start = start
-        self._seen = {each.slot: Seen(each.job) for each in view.snapshot.workers}
+        self._seen = {shown.slot: Seen(shown.job) for shown in view.snapshot.workers}
         self._waiting = True
-        """True if the engine has not answered yet."""
+        """True until the engine has answered."""
         self._current = Settings()
         self._args = _Arguments("Arguments")
         self._env = _Field("Environment, one KEY=VALUE per line")
@@ -129,7 +129,7 @@ class EditScreen(Dialog[None]):
         try:
             details = await self._engine.details(self._slot)
         except GmgError as error:
-            self._report(str(error), "$error")  # stays open: the next keys are not for the page
+            self._report(str(error), "$error")  # stays open, so that the next keys do not reach the page
             return
         self._current = Settings(details.args, details.extra_env)
         start = self._start or self._current
@@ -144,7 +144,7 @@ class EditScreen(Dialog[None]):
     # The settings
 
     def _settings(self) -> Settings:
-        """Returns the settings as typed, placeholders not filled in. Raises `GmgError` if they cannot be parsed."""
+        """Returns the typed settings, with placeholders. Raises `GmgError` if they cannot be parsed."""
         before = self._current.env | (self._start.env if self._start is not None else {})
         return Settings(split_args(self._args.text), unmask(split_env(self._env.text), before))
 
@@ -170,7 +170,7 @@ class EditScreen(Dialog[None]):
     def _report(self, text: str, style: str = "") -> None:
         self.query_one("#box").border_subtitle = plain(text).stylize(style)
 
-    # Applying it
+    # Applying
 
     def action_apply(self) -> None:
         """Restarts the workers with these settings, if they are valid and changed."""
@@ -187,7 +187,7 @@ class EditScreen(Dialog[None]):
 
     @work
     async def _apply(self, settings: Settings) -> None:
-        """Closes once the engine has accepted the settings."""
+        """Sends the settings, and closes once the engine has accepted them."""
         workers = [worker for slot in self._slots if (worker := self._view.worker_on(slot)) is not None]
         text = question(Action.RESTART, self._view, workers)
         if text and not await self.app.push_screen_wait(confirmation(text)):
@@ -217,11 +217,11 @@ def split_args(line: str) -> tuple[str, ...]:
 def join_env(env: Mapping[str, str]) -> str:
     """Returns the environment as lines; values with control characters are quoted as in bash: `$'…'`."""
 
-    def quoted(value: str) -> str:
+    def quote(value: str) -> str:
         plain = value.isprintable() and not value.startswith("$'")
         return value if plain else f"$'{value.encode('unicode_escape').decode('ascii')}'"
 
-    return "\n".join(f"{key}={quoted(value)}" for key, value in env.items())
+    return "\n".join(f"{key}={quote(value)}" for key, value in env.items())
 
 
 def split_env(text: str) -> dict[str, str]:

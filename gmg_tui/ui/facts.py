@@ -1,4 +1,4 @@
-"""Labelled facts: wrapped texts beside labels, in blocks below headings."""
+"""Facts: labels with wrapped texts beside them, in blocks below headings."""
 
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Final, NamedTuple
@@ -27,7 +27,7 @@ class Fact(NamedTuple):
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Wraps `text`, at spaces where possible; keeps tabs and line ends."""
+    """Wraps `text`, at spaces if possible; keeps line ends, and expands tabs."""
     lines = [safe(line.expandtabs(8)) for line in text.splitlines()] or [""]
     return [part.plain for line in lines for part in Content(line).wrap(max(2, width))]
 
@@ -61,7 +61,7 @@ class Facts(Rows):
         self._block_width = block_width
 
     def show(self, facts: Iterable[Fact]) -> None:
-        """Shows these facts."""
+        """Replaces the facts."""
         facts = tuple(facts)
         if facts != self._facts:
             size = len(self._facts)
@@ -72,11 +72,11 @@ class Facts(Rows):
 
     @property
     def text(self) -> str:
-        """The facts as lines."""
+        """The facts to copy, one per line."""
         return "\n".join(f"{fact.label}  {fact.text}".strip() for fact in self._facts)
 
     def make_rows(self, width: int, height: int) -> Sequence[Row]:
-        """Returns the rows from the scroll offset on."""
+        """Returns the visible rows."""
         rows = self._all_rows(width)
         self.virtual_size = Size(width, len(rows))
         shown = rows[self.scroll_offset.y :][:height]
@@ -98,13 +98,13 @@ class Facts(Rows):
         count = min(count, len(blocks))
         if count == 1:
             return fact_rows(self._facts, width)
-        each = (width + _GAP_CELLS) // count - _GAP_CELLS
+        block_cells = (width + _GAP_CELLS) // count - _GAP_CELLS
         columns = [list[Row]() for _ in range(count)]
         for block in blocks:
             column = min(columns, key=len)
-            column += [*([Row(each)] if column else []), *fact_rows(block, each)]
+            column += [*([Row(block_cells)] if column else []), *fact_rows(block, block_cells)]
         rows = [Row(width) for _ in range(max(map(len, columns)))]
         for number, column in enumerate(columns):
-            for row, part in zip(rows, column, strict=False):
-                row.to(number * (each + _GAP_CELLS)).append(part)
+            for row, cell in zip(rows, column, strict=False):
+                row.to(number * (block_cells + _GAP_CELLS)).append(cell)
         return rows

@@ -17,15 +17,14 @@ from gmg_tui.ui.slots import ORDERS, SLOT_ORDER
 from gmg_tui.ui.view import View
 
 _MAX_NOTICE_ROWS: Final = 4
-"""Maximum rows of notices."""
 _MIN_WIDTH_FOR_ALLOCATION: Final = 100
-"""Minimum columns to show a Slurm job's remaining time before it runs short."""
+"""Minimum columns to show a Slurm job's remaining time even if it is not short."""
 _MAX_NAMED_NODES: Final = 2
-"""Maximum nodes in trouble to name; more are counted."""
+"""Maximum lost or silent nodes to name; more are counted."""
 _MORE_STATES: Final = "  …"
-"""Stands for the states left out for lack of room."""
-_RESERVED_NAME_CELLS: Final = 32
-"""Columns kept for the session's name; states and FPS per watt give way to it."""
+"""Shown instead of the states that do not fit."""
+_NAME_CELLS: Final = 32
+"""Maximum cells reserved for the session's name before states and FPS per watt."""
 
 
 def header_rows(view: View, width: int, height: int) -> list[Row]:
@@ -49,13 +48,8 @@ def headline(view: View, width: int) -> Row:
     watts = f"  {units.short(efficiency)} FPS/W" if efficiency is not None else ""
     simulated, name = " simulated" if spec.simulate is not None else "", f" {spec.name}"
     line, end = Row(width), _end_pieces(view, width)
-    room = (
-        width
-        - min(_RESERVED_NAME_CELLS, cell_len(simulated + name))
-        - 1
-        - cell_len(total)
-        - sum(len(text) for text, _ in end)
-    )
+    fixed = min(_NAME_CELLS, cell_len(simulated + name)) + 1 + cell_len(total)
+    room = width - fixed - sum(len(text) for text, _ in end)
     for text, style in reversed(end):
         line.end(text, style)
     counts = state_counts(snapshot.counted)[::-1]  # the most urgent first
@@ -77,13 +71,13 @@ def headline(view: View, width: int) -> Row:
 
 
 def _end_pieces(view: View, width: int) -> list[Piece]:
-    """Returns node and engine problems, this screen's restrictions, and the time."""
+    """Returns the texts at the right end: node and engine problems, restrictions, marks, and times."""
     snapshot = view.snapshot
     lost = [node.name for node in snapshot.nodes if node.lost_since is not None]
     silent = [node.name for node in snapshot.nodes if node.lost_since is None and node.silent_s is not None]
     pieces = [
-        (f"  {', '.join(names) if len(names) <= _MAX_NAMED_NODES else units.count(len(names), 'node')} {what}", style)
-        for names, what, style in ((lost, "lost", "error"), (silent, "silent", "warn"))
+        (f"  {', '.join(names) if len(names) <= _MAX_NAMED_NODES else units.count(len(names), 'node')} {state}", style)
+        for names, state, style in ((lost, "lost", "error"), (silent, "silent", "warn"))
         if names
     ]
     if view.silent_s:
@@ -113,21 +107,21 @@ def _command(view: View) -> tuple[str, ...]:
 def state_counts(workers: Sequence[Worker]) -> list[Piece]:
     """Returns the number of workers in each state, most urgent last."""
     lost = sum(worker.lost_since is not None for worker in workers)
-    there = [worker for worker in workers if worker.lost_since is None]
-    counts = Counter((worker.state, worker.state_word) for worker in there if not worker.stuck)
+    connected = [worker for worker in workers if worker.lost_since is None]
+    counts = Counter((worker.state, worker.state_word) for worker in connected if not worker.stuck)
     counted = [
         (counts[state, word], word, worker_text.STATE_STYLES[state])
-        for state, word in sorted(counts, key=lambda each: (list(WorkerState).index(each[0]), each[1]))
+        for state, word in sorted(counts, key=lambda count: (list(WorkerState).index(count[0]), count[1]))
     ]
-    alerting = sum(bool(urgent(worker.alerts)) and not worker.stuck for worker in there)
+    alerting = sum(bool(urgent(worker.alerts)) and not worker.stuck for worker in connected)
     counted.append((alerting, "alert" if alerting == 1 else "alerts", "warn"))
-    counted.append((sum(worker.stuck for worker in there), "stuck", "error"))
+    counted.append((sum(worker.stuck for worker in connected), "stuck", "error"))
     counted.append((lost, "lost", "error"))
     return [(f"  {number} {word}", style) for number, word, style in counted if number]
 
 
 def notices(view: View) -> list[Piece]:
-    """Returns notes on the whole session, most urgent first."""
+    """Returns notices about the whole session, most urgent first."""
     snapshot = view.snapshot
     notes = [(view.loss, "error")] if view.loss else []
     if view.stopping:
@@ -145,13 +139,13 @@ def notices(view: View) -> list[Piece]:
 
 def _stopping_text(view: View) -> str:
     idle = WorkerState.WAITING if view.snapshot.queue is not None else None  # a slot without a job has nothing to stop
-    left = [worker for worker in view.snapshot.workers if not worker.state.ended and worker.state is not idle]
-    doing = next((f" ({worker.slot}: {worker.stopping})" for worker in left if worker.stopping), "")
-    return f"Stopping: {units.count(len(left), 'worker')} left{doing}. Quit again to kill them."
+    live = [worker for worker in view.snapshot.workers if not worker.state.ended and worker.state is not idle]
+    signal = next((f" ({worker.slot}: {worker.stopping})" for worker in live if worker.stopping), "")
+    return f"Stopping: {units.count(len(live), 'worker')} left{signal}. Quit again to kill them."
 
 
 def queue_progress(queue: Queue, elapsed_s: float, width: int, tuning: Tuning | None = None) -> list[Piece]:
-    """Returns a bar, then counts and times, most important first."""
+    """Returns the progress of a sweep or tuning: a bar, then counts and times, most important first."""
     eta_s, noun, total = (queue.eta_s, "job", queue.jobs)
     if tuning is not None:
         eta_s, noun, total = tuning.eta_s, "trial", max(queue.jobs, tuning.total)
@@ -166,14 +160,14 @@ def queue_progress(queue: Queue, elapsed_s: float, width: int, tuning: Tuning | 
         (f"{queue.stopped:,} stopped or skipped" if queue.stopped else "", "text"),
     ]
     full, rest = bar(queue.done / total if total else 1.0, max(8, min(32, width // 5)))
-    parts = [(full, "ok" if queue.ended else "title"), (rest, "border")]
+    shown = [(full, "ok" if queue.ended else "title"), (rest, "border")]
     for number, (text, style) in enumerate(piece for piece in pieces if piece[0]):
-        parts += [(" · " if number else "  ", "dim"), (text, style)]
-    return parts
+        shown += [(" · " if number else "  ", "dim"), (text, style)]
+    return shown
 
 
 def arrangement_row(view: View, width: int) -> Row:
-    """Returns the filter with the number of workers shown, and the order on the right."""
+    """Returns the filter with the number of workers shown and, on the right, the sort column."""
     line = Row(width)
     if view.order != SLOT_ORDER:
         line.end(f"sorted by {ORDERS[view.order].heading} ", "title")

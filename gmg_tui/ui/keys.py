@@ -1,4 +1,4 @@
-"""Keys of the main screen, and of all screens: bindings, with the ids used in `[keys]` of the settings."""
+"""The keys of the main screen and of all screens: bindings, whose ids `[keys]` in the settings uses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def action_of(binding: Binding) -> str:
-    """Returns the name of a binding's action, without namespace and arguments."""
+    """Returns the name of a binding's action, without `app.` and arguments."""
     return binding.action.removeprefix("app.").partition("(")[0]
 
 
@@ -31,7 +31,7 @@ SESSION: Final = (
     Binding("question_mark", "help", "Help", id="help", tooltip="Show the keys, the states and the metrics."),
     Binding("ctrl+p", "command_palette", "Palette", id="palette", tooltip="Find a command by name."),
 )
-"""Keys of every screen but dialogs."""
+"""Keys of every screen except dialogs."""
 
 SCROLL: Final = (
     Binding("up,k", "go('line-up')", "Up", show=False, id="up"),
@@ -85,7 +85,7 @@ _MAIN: Final = (
 )
 _EVERYWHERE: Final = tuple(replace(binding, action=f"app.{binding.action}") for binding in SESSION)
 MAIN: Final = tuple(replace(binding, priority=True) for binding in (*_MAIN, *_EVERYWHERE))
-"""Keys of the main screen, with priority: the next key may be meant for the page they open."""
+"""Keys of the main screen. They have priority, so that the next key reaches a page that they open."""
 
 COMMANDS: Final = (
     ("Restart failed workers", "Restart every worker that has failed or is stuck.", "restart_failed"),
@@ -97,7 +97,7 @@ COMMANDS: Final = (
     ("Use this GPU for jobs again", "Let jobs start on the worker's GPU again.", "use_gpu(True)"),
     ("Redraw", "Draw the whole screen again.", "redraw"),
 )
-"""Palette entries without a key on every screen: title, explanation, action."""
+"""Palette entries of every screen, for actions without a key: title, explanation, action."""
 
 MAIN_COMMANDS: Final = (
     ("Filter workers", "Show workers that match some words: slot, node, state, job, group, reason.", "filter_workers"),
@@ -105,14 +105,14 @@ MAIN_COMMANDS: Final = (
     ("Python stacks", "Ask the worker, or each rank of its group, for its Python stack.", "stacks"),
     ("Log of the attempt", "Show the log where the attempt that is selected in Attempts begins.", "attempt_log"),
 )
-"""Palette entries without a key on the main screen, beside its tabs."""
+"""Palette entries of the main screen, for actions without a key, except those for tabs and sorting."""
 
 WORKER_ACTIONS: Final = frozenset({"act", "restart_failed", "edit", "stacks", "use_gpu"})
-"""Actions on workers, missing on pages without workers."""
+"""Actions on workers, unavailable on pages."""
 
 _JOB_ACTIONS: Final = frozenset({"skip", "retry", "retry_failed"})
 CHANGING_ACTIONS: Final = WORKER_ACTIONS | _JOB_ACTIONS | {"mark", "use"}
-"""Actions that change something, missing on read-only screens."""
+"""Actions that change the session or prepare a change, unavailable on read-only screens."""
 
 DISPLAY_NAMES: Final = {"enter": "enter", "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End"}
 """Display names of keys that differ from Textual's."""
@@ -125,7 +125,7 @@ keymap: Final[dict[str, str]] = {}
 
 
 def keys_of(binding: Binding) -> list[str]:
-    """Returns the keys of a binding, including the user's."""
+    """Returns the keys of a binding: the user's, else its own."""
     return keymap.get(binding.id or "", binding.key).split(",")
 
 
@@ -135,28 +135,28 @@ def ids() -> list[str]:
 
 
 def keys_with_id(name: str) -> list[str]:
-    """Returns the keys of a binding."""
-    return next(keys_of(each) for each in MAIN if each.id == name)
+    """Returns the keys of the main screen's binding with the id `name`."""
+    return next(keys_of(binding) for binding in MAIN if binding.id == name)
 
 
 def display_name(app: App[Any], name: str) -> str:
-    """Returns the display name of a binding's first key, for texts that mention it."""
+    """Returns the display name of the first key of the binding with the id `name`."""
     return app.get_key_display(Binding(keys_with_id(name)[0], "none"))
 
 
 async def act_in_order(widget: Widget, event: Key) -> None:
-    """Runs a key's action in a text field before the next character is inserted: a slow line delivers several at once."""
+    """Runs a key's action before a text field inserts the next key, as a slow connection delivers several at once."""
     active = widget.screen.active_bindings.get(event.key) if widget.screen.is_active else None
     if active is not None and not event.is_printable:
         event.prevent_default().stop()
         await widget.app.run_action(active.binding.action, active.node)
 
 
-def remap(choice: Mapping[str, Sequence[str]]) -> None:
-    """Sets the keys, by binding id, for screens started later. Raises `GmgError` for unknown and conflicting ones."""
-    if unknown := [name for name in choice if name not in ids()]:
+def remap(chosen_keys: Mapping[str, Sequence[str]]) -> None:
+    """Sets keys by binding id, before the interface starts. Raises `GmgError` for unknown or conflicting ones."""
+    if unknown := [name for name in chosen_keys if name not in ids()]:
         raise GmgError(f"[keys] there is no action {unknown[0]}{nearest(unknown[0], ids())}")
-    chosen = {name: [_textual_name(name, key) for key in given] for name, given in choice.items()}
+    chosen = {name: [_textual_name(name, key) for key in given] for name, given in chosen_keys.items()}
     holders: dict[str, str] = {_QUIT: "quit"}
     for name in ids():
         built_in = [key for key, binding in BindingsMap([*MAIN]) if binding.id == name]
@@ -168,11 +168,11 @@ def remap(choice: Mapping[str, Sequence[str]]) -> None:
 
 
 def _textual_name(name: str, key: str) -> str:
-    """Returns Textual's name of a key. Raises `GmgError` if there is none."""
+    """Returns Textual's name for a key. Raises `GmgError` if there is none."""
     *modifiers, base = key.split("+") if len(key) > 1 else [key]
     base = base if len(base) == 1 and not modifiers else _ALIASES.get(base.lower(), base.lower())
-    exists = (len(base) == 1 and base.isprintable() and base != " ") or base in {each.value for each in Keys}
+    exists = (len(base) == 1 and base.isprintable() and base != " ") or base in {known.value for known in Keys}
     if not exists or not _MODIFIERS.issuperset(map(str.lower, modifiers)):
         raise GmgError(f"[keys] {name}: there is no key {key}; give a character, or ctrl+x, f5, enter, pageup, space …")
-    map_ = BindingsMap([Binding("+".join([*map(str.lower, modifiers), base]), "none")])
-    return next(iter(map_.key_to_bindings))
+    bindings = BindingsMap([Binding("+".join([*map(str.lower, modifiers), base]), "none")])
+    return next(iter(bindings.key_to_bindings))

@@ -196,7 +196,7 @@ class MainScreen(TrueSizeScreen[None]):
         """Marks or unmarks the selected worker, or all workers of a folded node."""
         view = self._view
         if view.folded_node:
-            workers = set(view.shown_slots_of(view.folded_node))
+            workers = set(view.slots_of(view.folded_node))
             view.marked = view.marked - workers if workers <= view.marked else view.marked | workers
         elif view.selected:
             view.marked ^= {view.selected}
@@ -240,11 +240,7 @@ class MainScreen(TrueSizeScreen[None]):
         others = [name for name in view.slots if name in others] or others
         numbers = {name: number for number, name in enumerate(view.slots)}
         # A folded node's line comes before all of its workers.
-        here = (
-            numbers[view.shown_slots_of(view.folded_node)[0]] - 1
-            if view.folded_node
-            else numbers.get(view.selected, -1)
-        )
+        here = numbers[view.slots_of(view.folded_node)[0]] - 1 if view.folded_node else numbers.get(view.selected, -1)
         there = next((name for name in others if numbers.get(name, -1) > here), others[0])
         view.folded.discard(view.node_of(there))
         view.choose(there)
@@ -276,7 +272,7 @@ class MainScreen(TrueSizeScreen[None]):
         """Folds or unfolds a node (empty: the selected worker's), and selects its first worker unless one is selected."""
         view = self._view
         node = node or view.node_of(view.selected)
-        if view.node_of(view.selected) != node and (slots := view.shown_slots_of(node)):
+        if view.node_of(view.selected) != node and (slots := view.slots_of(node)):
             view.choose(slots[0])
         view.folded ^= {node}
         self.app.refresh_view()

@@ -1,4 +1,4 @@
-"""Widgets of rows that redraw only changed cells, and the line of keys."""
+"""Widgets made of rows, which redraw only changed cells; among them the footer with the keys."""
 
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
@@ -17,7 +17,7 @@ from gmg_tui.ui.themes import appearance
 
 _BLANK = Strip([], 0)
 _MAX_GAP_CELLS = 8
-"""Unchanged cells to resend between two changes: moving the cursor and setting a style takes more bytes."""
+"""Maximum unchanged cells to resend between two changes: moving the cursor and setting a style takes more bytes."""
 
 
 def is_seen(widget: Widget) -> bool:
@@ -51,7 +51,7 @@ def changed_regions(y: int, old: Strip, new: Strip, width: int) -> list[Region]:
 
 
 class Rows(ScrollView, can_focus=False, inherit_bindings=False):
-    """Makes its visible rows for its size, theme and scroll offset, and refreshes changed cells."""
+    """A widget that renders its visible rows, and refreshes only changed cells."""
 
     DEFAULT_CSS = "Rows { overflow: hidden; scrollbar-size: 0 0; }"
     ALLOW_SELECT: ClassVar[bool] = False
@@ -61,7 +61,7 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
         super().__init__(id=id)
         self._strips: list[Strip] = []
         self._made_for: object = None
-        """The size, theme and offset of the strips."""
+        """The size, theme and scroll offset of the strips; None to make them again."""
 
     @property
     def text(self) -> str:
@@ -86,7 +86,7 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
         if not self.is_mounted or not self.display or not self.room or not is_seen(self):
             if self._made_for is not None:
                 self._made_for = None
-                self.refresh()  # all rows: Textual would draw cached ones
+                self.refresh()  # Textual would draw cached rows
             return
         if self._made_for != self._key:
             self.refresh()
@@ -99,7 +99,7 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
 
     @property
     def room(self) -> Size:
-        """The cells beside the scrollbar."""
+        """The size in cells, without the scrollbar."""
         return self.scrollable_content_region.size
 
     @property
@@ -115,7 +115,7 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
         self.scroll_relative(y=steps * WHEEL_ROWS, animate=False)
 
     def reveal(self, first: int, end: int, headings: int = 0) -> None:
-        """Scrolls just enough to show the rows `first` to `end` below the headings; call it after a layout."""
+        """Scrolls just enough to show rows `first` to `end` (exclusive) below the headings. Call it after a layout."""
         top = min(first, max(round(self.scroll_y), end + headings - self.size.height))
         if self.size and top != round(self.scroll_y):
             self.scroll_to(y=top, animate=False, force=True)
@@ -137,7 +137,7 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
         self.scroll_relative(y=steps[direction], animate=False, force=True)
 
     def render_line(self, y: int) -> Strip:
-        """Returns a row in full width."""
+        """Returns a row, padded to the full width."""
         if self._made_for != self._key:
             self._make()
         strip = self._strips[y] if y < len(self._strips) else _BLANK
@@ -145,7 +145,7 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
 
 
 class Lines(Rows):
-    """Rows made by a function of the size."""
+    """Rows from a function of width and height."""
 
     def __init__(self, make: Callable[[int, int], Sequence[Row]], *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -163,14 +163,14 @@ class Lines(Rows):
             self.update_rows()
 
     def fit(self) -> int:
-        """Resizes to the needed rows, and returns their number."""
+        """Sets the height to the number of rows, and returns it."""
         self.styles.height = needed = len(self._make_lines(self.app.size.width, 0))
         self.update_rows()
         return needed
 
 
 class KeysFooter(Rows):
-    """The keys that fit, dimmed if their actions would do nothing."""
+    """A footer with the keys that fit, dimmed if their actions would do nothing."""
 
     DEFAULT_CSS = "KeysFooter { dock: bottom; height: 1; }"
 

@@ -23,7 +23,7 @@ from gmg_tui.ui.rows import Rows
 
 T = TypeVar("T")
 _POINTER_CELLS = 2
-_MIN_COLUMN_CELLS = 8
+_MIN_CELLS = 8
 """Minimum cells of a column whose width depends on the others."""
 _MAX_LAST_COLUMN_CELLS = 300
 """Maximum cells of the last column, which takes nothing from others."""
@@ -206,9 +206,7 @@ class Table(Rows, Generic[T], can_focus=True):
             widths[self.FILL_COLUMN] = 0
             used = _POINTER_CELLS + sum(widths.values()) + self.GAP * (len(widths) - 1)
             if self.SHRINK_COLUMN in widths:
-                over = max(
-                    0, min(used + _MIN_COLUMN_CELLS - self.room.width, widths[self.SHRINK_COLUMN] - _MIN_COLUMN_CELLS)
-                )
+                over = max(0, min(used + _MIN_CELLS - self.room.width, widths[self.SHRINK_COLUMN] - _MIN_CELLS))
                 widths[self.SHRINK_COLUMN] -= over
                 used -= over
             widths[self.FILL_COLUMN] = max(0, self.room.width - used)

@@ -1,4 +1,4 @@
-"""The terminal: its driver, detection of its loss, notifications, and the clipboard."""
+"""The terminal: its driver, its loss, notifications, and the clipboard."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ from gmg_tui.model.text import one_line
 Result = TypeVar("Result")
 
 MAX_CELLS: Final = 1000
-"""Limit of a page's width and height."""
+"""Maximum width and height in a browser."""
 
 
 def _render_cropped(update: ChopsUpdate, console: Console) -> str:
@@ -43,12 +43,12 @@ def _render_cropped(update: ChopsUpdate, console: Console) -> str:
 
 
 def crop_chops_at_their_left() -> None:
-    """Makes Textual 8.2.8 send only the cells of dirty regions: it crops strips on the right, but not on the left."""
+    """Makes Textual 8.2.8 send only the cells of dirty regions: it does not crop strips on the left."""
     ChopsUpdate.render_segments = _render_cropped  # type: ignore[assignment, method-assign]
 
 
 def _unset_exported_size() -> None:
-    """Ignores an exported size, common in containers: it would override the terminal's size for good."""
+    """Unsets an exported size, common in containers, which would override the terminal's."""
     with contextlib.suppress(OSError):
         if all(os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ is not None else 1)):
             for name in ("COLUMNS", "LINES"):
@@ -83,38 +83,38 @@ class TerminalDriver(LinuxDriver):
 
 
 _FOOTER_ORDER: Final = {"help": 0, "quit": 1, "detach": 2, "back": 3, "queue": 4}
-"""Positions of the bindings that come first on every screen: a narrow footer is cut at the end."""
+"""Positions of the binding ids that come first on every screen, since a narrow footer is cut at the end."""
 
 
 def call_after(pump: MessagePump, delay_s: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
     """Calls back in the message loop of an app or widget after a delay; can be cancelled.
 
-    A `set_timer` of Textual 8.2.8 never calls back if the process stalls for longer than its delay as it starts, for it
-    then skips its only tick (`Timer._run`): on a busy machine the wait would never end.
+    `set_timer` in Textual 8.2.8 never calls back if the process stalls for longer than the delay while the timer starts,
+    as the timer then skips its only tick (`Timer._run`).
     """
     return asyncio.get_running_loop().call_later(delay_s, pump.call_later, callback)
 
 
 class TrueSizeScreen(Screen[Result]):
-    """Corrects stale sizes and orders the keys; the base of all screens.
+    """The base of all screens: corrects stale sizes, and orders the keys.
 
     After a layout, a Textual 8.2.8 screen posts itself the size it was laid out for. If the terminal has sent a newer
     size by then, the stale one is queued behind it and wins (`Resize.can_replace`).
     """
 
     async def on_event(self, event: Event) -> None:
-        """Replaces every size by the terminal's."""
+        """Replaces the size in resize events with the terminal's."""
         if isinstance(event, Resize) and event.size != self.app.size:
             event = Resize(self.app.size, self.app.size)
         await super().on_event(event)
 
     def dismiss(self, result: Result | None = None) -> AwaitComplete:
-        """Closes this screen once: Textual 8.2.8 would close the one below if a key is pressed twice."""
+        """Closes this screen only once: Textual 8.2.8 would also close the one below if a key is pressed twice."""
         return super().dismiss(result) if self.is_current else AwaitComplete()
 
     @property
     def active_bindings(self) -> dict[str, ActiveBinding]:
-        """Textual's bindings, with help, quit and the like first, even if remapped."""
+        """Textual's bindings, those in `_FOOTER_ORDER` first, even if remapped."""
         active = super().active_bindings.items()
         return dict(sorted(active, key=lambda item: _FOOTER_ORDER.get(item[1].binding.id or "", len(_FOOTER_ORDER))))
 
@@ -122,7 +122,7 @@ class TrueSizeScreen(Screen[Result]):
 # A lost terminal
 
 GRACE_S = 1.5
-"""Time limit for a clean exit once the terminal is lost."""
+"""Seconds for a clean exit once the terminal is lost."""
 EXIT_CODE = 129
 """Exit status after a forced exit: 128 plus SIGHUP's number, as in shells."""
 _ENDING_SIGNALS = (signal.SIGHUP, signal.SIGTERM)
@@ -134,8 +134,8 @@ _RESTORE_SEQUENCES = (
 
 
 def drop_keys() -> None:
-    """Discards unread keys: they were meant for the interface, not for the shell."""
-    with contextlib.suppress(termios.error):  # the terminal is gone, and its keys with it
+    """Discards unread keys, which were meant for the interface, not for the shell."""
+    with contextlib.suppress(termios.error):  # the terminal is gone
         termios.tcflush(0, termios.TCIFLUSH)
 
 
@@ -148,8 +148,8 @@ def watch(
     Textual 8.2.8 does not notice a lost terminal: its input thread keeps reading end-of-file
     (Textualize/textual#6690), and its output blocks the event loop when nobody reads the terminal. So a
     separate thread sleeps in `poll(2)`: the kernel reports the hang-up, and the handlers of SIGHUP and SIGTERM
-    write to its pipe. Without a `terminal`, it watches the pipe that delivers keys, which is lost when the other
-    end is closed.
+    write to its pipe. Without a `terminal`, it watches the pipe that delivers keys, which
+    is lost when the other end closes it.
 
     After a hang-up, SIGHUP or SIGTERM, `on_lost` is called once in the event loop, and the process has `grace_s` seconds
     to exit. Then `os._exit` ends it without the interpreter's clean-up, which would join Textual's writer thread: that

@@ -215,7 +215,7 @@ class View:
         """True if nodes have lines: on several machines, unless workers are sorted by a column."""
         return bool(self.nodes) and self.order == SLOT_ORDER
 
-    def shown_slots_of(self, node: str) -> tuple[str, ...]:
+    def slots_of(self, node: str) -> tuple[str, ...]:
         """Returns the shown slots of a node."""
         return tuple(name for name in self.slots if self.node_of(name) == node)
 

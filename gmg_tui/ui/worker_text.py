@@ -23,22 +23,22 @@ STATE_STYLES = dict.fromkeys(WorkerState, "title") | {
 ALERT_STYLES = {Severity.ERROR: "error", Severity.WARNING: "warn", Severity.INFO: "dim"}
 _KINDS_SHOWN_ELSEWHERE = frozenset({"node", "silent"})
 """Kinds of alerts that are shown beside the state or rate."""
-COUNTED_IN_RANK_0 = "counted in rank 0"
-"""Shown for the rate of a rank whose reporter is rank 0."""
+IN_RANK_0 = "counted in rank 0"
+"""Shown for a rank whose environment steps rank 0 reports."""
 
 
 def symbol_of(entry: SlotView) -> str:
-    """Returns the character for the worker's state."""
+    """Returns the symbol of the worker's state, or a warning sign."""
     return "⚠" if _problem_style(entry) else STATE_SYMBOLS[entry.worker.state]
 
 
 def style_of(entry: SlotView) -> str:
-    """Returns the name of the style for the worker's state."""
+    """Returns the name of the style of the worker's state."""
     return _problem_style(entry) or STATE_STYLES[entry.worker.state]
 
 
 def _problem_style(entry: SlotView) -> str:
-    """Returns the style of a problem, even of a running worker that is slow; empty if all is well."""
+    """Returns the style of a live worker's problem, such as a slow rate; empty if there is none."""
     worker = entry.worker
     if worker.stuck or worker.lost_since is not None:
         return "error"
@@ -46,7 +46,7 @@ def _problem_style(entry: SlotView) -> str:
 
 
 def state_of(worker: Worker) -> str:
-    """Returns the state: `running`, `STUCK compiling`, `busy` if its phase may have ended unseen, `lost`."""
+    """Returns the state: `running`, `saving`, `STUCK compiling`, `lost`."""
     stuck = worker.stuck and worker.lost_since is None
     return f"STUCK {worker.state.value}" if stuck else worker.state_word
 
@@ -58,7 +58,7 @@ def lost_s(entry: SlotView) -> float | None:
 
 
 def lost_text(since: float | None) -> str:
-    """Returns the local time of a node's loss: `lost since 12:03:04`; empty if it is not lost."""
+    """Returns the local time since which a node is lost: `lost since 12:03:04`; empty if it is not."""
     return "" if since is None else f"lost since {units.time_of_day(since)}"
 
 
@@ -73,12 +73,12 @@ def phase_of(worker: Worker) -> str:
 
 
 def phase_s(entry: SlotView) -> float:
-    """Returns the duration of the phase from `phase_of`."""
+    """Returns the seconds in the phase from `phase_of`."""
     return entry.since_s(entry.worker.phase_since)
 
 
 def state_s(entry: SlotView) -> float:
-    """Returns the duration of its state, or of the last attempt if it has ended."""
+    """Returns the seconds in the state, or of the last attempt if the worker has ended."""
     worker = entry.worker
     if worker.state.ended and worker.newest.ended is not None:
         return worker.newest.elapsed_s(entry.time)
@@ -94,7 +94,7 @@ def usual_text(entry: SlotView) -> str:
 
 
 def rate_style(worker: Worker) -> str:
-    """Returns the style of the rate: running, final, or out of date."""
+    """Returns the style of the rate, which may be current, final or out of date."""
     if worker.lost_since is not None:
         return "dim"
     if worker.state is not WorkerState.RUNNING:
@@ -103,7 +103,7 @@ def rate_style(worker: Worker) -> str:
 
 
 def rate_note(entry: SlotView) -> Piece:
-    """Returns the note beside a rate: its age, or whose it is; an empty one for neither."""
+    """Returns the note beside a rate: its age, or the ranks that it covers; an empty text for neither."""
     worker = entry.worker
     silent = worker.alert("silent")
     if silent is not None:
@@ -111,7 +111,7 @@ def rate_note(entry: SlotView) -> Piece:
     if worker.newest.fps_of_group:
         return "all ranks'", "text"
     if worker.fps_in_rank_0 and worker.fps is not None:
-        return COUNTED_IN_RANK_0, "text"
+        return IN_RANK_0, "text"
     return "", "text"
 
 
@@ -120,7 +120,7 @@ def last_line(worker: Worker) -> str:
     line = worker.last_line
     if not line or line.startswith(SEPARATOR):
         return ""
-    from gmg_tui.scripts.genesis.output import line_patterns  # the first frame needs no expressions
+    from gmg_tui.scripts.genesis.output import line_patterns  # not for the first frame
 
     return "" if line_patterns.is_progress_only(line) else without_head(line)
 
@@ -132,7 +132,7 @@ def values_of(job: JobRecord) -> str:
 
 
 def notes(entry: SlotView, *, advice: bool = True) -> list[Piece]:
-    """Returns the problems of a worker and its GPU, worst first; `advice` adds remedies, often the same for all."""
+    """Returns the problems of a worker and its GPU, worst first; with `advice`, also how to fix them."""
     worker, sample, texts = entry.worker, entry.sample, list[tuple[str | None, str]]()
     texts.append((lost_text(worker.lost_since), "error"))
     alerts = [
@@ -141,7 +141,7 @@ def notes(entry: SlotView, *, advice: bool = True) -> list[Piece]:
     found = [
         (f"{alert.text}; {alert.advice}" if advice and alert.advice else alert.text, style) for alert, style in alerts
     ]
-    texts += [each for each in found if each[1] == "error"]
+    texts += [(text, style) for text, style in found if style == "error"]
     texts.append((worker.stopping, "warn"))
     if worker.state is WorkerState.RESTARTING and worker.restart_at is not None:
         left = units.span(max(0.0, -entry.since_s(worker.restart_at)))
@@ -152,12 +152,12 @@ def notes(entry: SlotView, *, advice: bool = True) -> list[Piece]:
     texts.append((worker.advice if advice else "", "text"))
     if sample is not None and sample.age_s is not None and not sample.silent:
         texts.append((f"GPU metrics are {units.span(sample.age_s)} old", "warn"))
-    texts += [each for each in found if each[1] != "error"]
+    texts += [(text, style) for text, style in found if style != "error"]
     return [(text, style) for text, style in texts if text]
 
 
 def progress_text(worker: Worker) -> str:
-    """Returns the known parts of the progress: `312/1,500 iteration, 3:05 left, 10.2 iteration/s`; empty for none."""
+    """Returns the known figures of the progress: `312/1,500 iteration, 3:05 left, 10.2 iteration/s`; empty without any."""
     progress = worker.newest.progress
     if progress is None:
         return ""
@@ -168,7 +168,7 @@ def progress_text(worker: Worker) -> str:
 
 
 def remarks(entry: SlotView, *, advice: bool = True) -> list[Piece]:
-    """Returns all notes on a worker besides figures: problems, progress, and whose rate is shown."""
+    """Returns all notes on a worker: problems, usual duration or progress, and the note on its rate."""
     worker, remarks = entry.worker, notes(entry, advice=advice)
     if is_getting_ready(worker):
         remarks.append((usual_text(entry), "title"))
@@ -179,7 +179,7 @@ def remarks(entry: SlotView, *, advice: bool = True) -> list[Piece]:
 
 
 def matches(entry: SlotView, text: str) -> bool:
-    """Returns True if all words of a filter match: in slot, node, state, job, group, GPU or problems."""
+    """Returns True if each word of the filter is in the slot, node, state, job, group, GPU or problems."""
     slot, worker = entry.slot, entry.worker
     fields = [slot.name, slot.node, state_of(worker), worker.state.value, gpu_name(slot), job_of(worker)]
     fields += [worker.group.name if worker.group is not None else "", *(text for text, _ in notes(entry))]
@@ -197,7 +197,7 @@ def gpu_name(slot: Slot) -> str:
 
 
 def groups_text(workers: Sequence[Worker]) -> str:
-    """Returns the groups of ranks, for a question: `groups g0 and g1, 8 ranks`; empty unless all are ranks."""
+    """Returns the groups of the workers: `groups g0 and g1, 8 ranks`; empty unless all are ranks."""
     sizes = {worker.group.id: worker.group.world_size for worker in workers if worker.group is not None}
     if not sizes or any(worker.group is None for worker in workers):
         return ""

@@ -1,4 +1,4 @@
-"""The help: the keys, and the manual's page about the screen; and the manual itself."""
+"""The help, with the keys and the manual's page about the screen; and the manual's viewer."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ _GUIDE: Final = Path(__file__).parents[2] / "guide" / "screen.md"
 
 
 class Scroll(VerticalScroll):
-    """Also scrolls with the main screen's keys."""
+    """Scrolls also with `j` and `k`, or the user's keys."""
 
     DEFAULT_CSS = "Scroll { height: 1fr; scrollbar-size-vertical: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -28,7 +28,7 @@ class Scroll(VerticalScroll):
 
 
 class HelpScreen(Dialog[None]):
-    """The help: the keys of the current page, if any, then those of the main screen."""
+    """The help: the keys of the current page, if any, those of the main screen, and the manual's page."""
 
     DEFAULT_CSS = """
     HelpScreen {
@@ -42,13 +42,11 @@ class HelpScreen(Dialog[None]):
 
     def __init__(self, app: SessionApp) -> None:
         super().__init__()
-        of_page = app.screen.active_bindings.items() if len(app.screen_stack) > 1 else ()
-        self._page = list(_facts(app, ((key, each.binding) for key, each in of_page)))
-        named = ((each, keys.action_of(each)) for each in keys.MAIN)
-        of_main = [
-            each for each, name in named if name not in keys.CHANGING_ACTIONS or not app.unavailable_reason(name)
-        ]
-        self._main = list(_facts(app, ((key, each) for each in of_main for key in keys.keys_of(each))))
+        page = app.screen.active_bindings.items() if len(app.screen_stack) > 1 else ()
+        self._page = list(_facts(app, ((key, active.binding) for key, active in page)))
+        named = ((binding, keys.action_of(binding)) for binding in keys.MAIN)
+        main = [item for item, name in named if name not in keys.CHANGING_ACTIONS or not app.unavailable_reason(name)]
+        self._main = list(_facts(app, ((key, binding) for binding in main for key in keys.keys_of(binding))))
 
     def contents(self) -> ComposeResult:
         """Yields the current keys, then the manual's page about the screen, without its list of keys."""

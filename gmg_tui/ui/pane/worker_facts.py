@@ -15,7 +15,7 @@ from gmg_tui.ui.slots import SlotView
 
 _VALUE_CHARS: Final = 2000
 """Maximum characters shown of a variable's value."""
-_COUNT_SOURCES: Final = {"probe": "inside the script", "printed": "from the lines that the script prints"}
+_SOURCES: Final = {"probe": "inside the script", "printed": "from the lines that the script prints"}
 
 
 # The worker
@@ -46,9 +46,7 @@ def _rates(entry: SlotView) -> Iterator[Fact]:
     fps, rate = worker.fps, units.fps(worker.rate)
     when = "over the whole attempt" if worker.state.ended else "now"
     if worker.fps_in_rank_0:
-        yield Fact(
-            "FPS", worker_text.COUNTED_IN_RANK_0 if fps is None else f"{rate} {when}, {worker_text.COUNTED_IN_RANK_0}"
-        )
+        yield Fact("FPS", worker_text.IN_RANK_0 if fps is None else f"{rate} {when}, {worker_text.IN_RANK_0}")
     else:
         ranks = worker.group.world_size if worker.group and worker.newest.fps_of_group else 0
         of = f" of all {units.count(ranks, 'rank')}" if ranks else ""
@@ -57,9 +55,7 @@ def _rates(entry: SlotView) -> Iterator[Fact]:
         yield Fact("", *worker_text.rate_note(entry))
     if fps is not None:
         mean = "" if worker.state.ended else f"{units.fps(fps.mean)} FPS, "
-        yield Fact(
-            "counted" if worker.state.ended else "whole attempt", f"{mean}{_COUNT_SOURCES[fps.counted or 'printed']}"
-        )
+        yield Fact("counted" if worker.state.ended else "whole attempt", f"{mean}{_SOURCES[fps.counted or 'printed']}")
         if fps.last is not None:
             yield Fact("printed", f"{units.fps(fps.last)} FPS, the last of {units.count(fps.samples, 'number')}")
 

@@ -228,7 +228,7 @@ def _rate_row(entry: SlotView, line: RateLine, row: Row) -> Row:
         row.add(f"{worker_text.phase_of(worker)} ", "title")
         return row.add(units.span(worker_text.phase_s(entry)), "strong")
     if worker.fps is None and worker.fps_in_rank_0:
-        return row.add(f"FPS {worker_text.COUNTED_IN_RANK_0}", "dim")
+        return row.add(f"FPS {worker_text.IN_RANK_0}", "dim")
     over = worker.state is not WorkerState.RUNNING and worker.lost_since is None
     row.add(units.fps(worker.rate).rjust(_RATE_WIDTH), worker_text.rate_style(worker)).add(" FPS", "dim")
     row.add(" (final)" if over and worker.fps is not None else "", "dim")
