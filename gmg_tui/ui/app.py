@@ -95,7 +95,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
         self.action_redraw()
 
     def _each_second(self) -> None:
-        """Detects a silent engine and missed resizes, in which Textual's timers fail (see `call_after`)."""
+        """Detects a silent engine, and resizes that were missed or whose timer never fired (see `call_after`)."""
         view = self.view
         self._silent_s += 1
         if self._silent_s >= self.SILENT_S and not view.disconnected and not view.already_ended:
@@ -134,7 +134,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
             call_after(self, self.REDRAW_INTERVAL_S, self.publish)
 
     def _disconnected(self, reason: str) -> None:
-        """Keeps final results on the screen; without them, leaves, as the session is lost."""
+        """Keeps final results on the screen; without them, the session is lost."""
         view = self.view
         view.disconnected = True
         if view.stopping:

@@ -20,11 +20,11 @@ _SCALES: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _MAX_DECIMALS: Final = 6
 _MIN_SPAN_SHARE: Final = 0.02
 _MIN_AXIS_SPAN: Final = 1e-300
-"""Smaller values cannot be divided by."""
+"""Dividing by a smaller span would overflow."""
 _MAX_OUTLIER_SHARE: Final = 0.05
 _PADDING_SHARE: Final = 0.05
 _MIN_SCIENTIFIC: Final = 1e15
-"""Values from here on are labelled in scientific notation."""
+"""Minimum value of an axis for labels in scientific notation."""
 
 
 class Axis(NamedTuple):
@@ -43,7 +43,7 @@ class Axis(NamedTuple):
         return round((1 - max(0.0, min(1.0, self.fraction(value)))) * (height * 4 - 1)) // 4
 
     def labels(self, height: int, unit: str = "") -> dict[int, str]:
-        """Returns the labels of the ticks by row; the lowest one in a row counts."""
+        """Returns the labels of the ticks by row; of ticks in the same row, only the lowest."""
         return {self.row(tick, height): f"{self.label(tick)} {unit}".rstrip() for tick in reversed(self.ticks)}
 
     @property
@@ -57,29 +57,29 @@ class Axis(NamedTuple):
         most = max(abs(self.low), abs(self.high))
         if most >= _MIN_SCIENTIFIC:
             return f"{value:.1e}"
-        scale, letter = next(each for each in _SCALES if most >= each[0] or each[0] == 1)
+        scale, letter = next(step for step in _SCALES if most >= step[0] or step[0] == 1)
         decimals = max(0, -math.floor(math.log10(self.step / scale) + 1e-9))
         if not math.isclose(round(self.step / scale, decimals), self.step / scale):
-            decimals += 1  # steps of 2.5
+            decimals += 1  # for steps of 2.5
         text = f"{value / scale:.{decimals}f}{letter}" if decimals < _MAX_DECIMALS else f"{value:.3g}"
         return text if value else "0"
 
 
 def axis(low: float, high: float, intervals: int) -> Axis:
     """Returns the axis from `low` to `high` with about `intervals` + 1 ticks, but at least two."""
-    if high - low < sys.float_info.min:  # such as the power limit that a node reports
+    if high - low < sys.float_info.min:  # such as a tiny power limit from a node
         high = low + 1.0
     power = 10.0 ** math.floor(math.log10(high - low))
     steps = (step * power * scale for scale in (1.0, 0.1, 0.01) for step in (5.0, 2.5, 2.0, 1.0))
-    fitting = [each for step in steps if len((each := Axis(low, high, step)).ticks) <= max(3, intervals + 1)]
+    fitting = [made for step in steps if len((made := Axis(low, high, step)).ticks) <= max(3, intervals + 1)]
     return fitting[-1]
 
 
 def fit_axis(values: Iterable[float], intervals: int) -> Axis:
     """Returns an axis that fits these values, from 0 unless all are far above it.
 
-    It spans at least 2 % of the greatest value, so that noise does not look like change, and leaves out a few of the
-    lowest values, such as rates at the start.
+    It spans at least 2 % of the greatest value, so that noise does not look like a change, and ignores the lowest 5 % of
+    the values, such as rates at the start.
     """
     known = sorted(values) or [0.0]
     low, high = known[int(_MAX_OUTLIER_SHARE * (len(known) - 1))], known[-1]
@@ -103,7 +103,7 @@ class Canvas:
                 self._cells[row][at] = (character, style)
 
     def grid(self, rows: Iterable[int], columns: Iterable[int]) -> None:
-        """Draws faint lines."""
+        """Draws faint lines along these rows and columns."""
         lines, crossing = set(columns), set(rows)
         for row in range(self.height):
             for column in range(self.width) if row in crossing else lines:
@@ -138,11 +138,11 @@ class Canvas:
 
 
 def interpolate(places: Iterable[float], values: Iterable[float], dots: int) -> list[float | None]:
-    """Returns `dots` values for points at `places` from 0 to 1: the mean per dot, with lines between."""
+    """Returns `dots` values for points at `places` from 0 to 1: the mean per dot, interpolated between points."""
     shared: dict[int, list[float]] = {}
     for place, value in zip(places, values, strict=True):
         shared.setdefault(round(place * (dots - 1)), []).append(value)
-    means = sorted((dot, fmean(of)) for dot, of in shared.items())
+    means = sorted((dot, fmean(known)) for dot, known in shared.items())
     line: list[float | None] = [None] * dots
     for dot, value in means[:1]:
         line[dot] = value
@@ -153,7 +153,7 @@ def interpolate(places: Iterable[float], values: Iterable[float], dots: int) -> 
 
 
 def bottom_axis(width: int, ticks: Mapping[int, str], marks: Mapping[int, str] = {}) -> list[Row]:
-    """Returns the axis below a plot: ticks, the labels that fit, and letters (`marks`), all by column."""
+    """Returns the axis below a plot: ticks with the labels that fit, and letters (`marks`), each by column."""
     canvas, free = Canvas(width, AXIS_ROWS), width
     for row, sign in enumerate("─ "):
         canvas.put(0, row, sign * width, "dim")
@@ -188,7 +188,7 @@ class Track(NamedTuple):
     """The newest value with its unit."""
     values: Values
     high: float | None
-    """The value at the upper edge, above 0 at the lower; None to fit the axis to the values."""
+    """The value at the upper edge of an axis from 0; None to fit the axis to the values."""
     unit: str
     style: str
     reduce: Reduction
@@ -246,8 +246,8 @@ def _plot_rows(track: Track, plot: int, height: int, columns: Sequence[int]) -> 
 def resample(values: Values, columns: int, reduce: Reduction) -> list[float | None]:
     """Resamples `values` to exactly `columns` values.
 
-    `reduce` reduces the known values of a column; without any, it is unknown. If there are fewer values than columns, they
-    are repeated to fill the width.
+    `reduce` combines the known values of a column; without any, the column is unknown. If there are fewer values than
+    columns, they are repeated.
     """
     starts = [column * len(values) // columns for column in range(columns + 1)]
     parts = (values[start : max(start + 1, end)] for start, end in pairwise(starts))
@@ -257,7 +257,7 @@ def resample(values: Values, columns: int, reduce: Reduction) -> list[float | No
 
 def _time_ticks(width: int, seconds: float, end: float) -> dict[int, str]:
     """Returns the labels of the time axis by column: the time of day at the end, round offsets before it."""
-    step_s = next((each for each in _TICK_INTERVALS_S if each / seconds * width >= _TICK_CELLS), 86400 * 7)
+    step_s = next((tick_s for tick_s in _TICK_INTERVALS_S if tick_s / seconds * width >= _TICK_CELLS), 86400 * 7)
     ticks = {width - 1: units.time_of_day(end)}
     for number in range(1, int(seconds / step_s) + 1):
         ticks[max(0, width - 1 - round(number * step_s / seconds * (width - 1)))] = f"−{units.span(number * step_s)}"

@@ -1,8 +1,8 @@
 """The curve of a tuning as rows: the rate over the value, on a logarithmic axis.
 
 Each point has its slot's marker and colour, and an error bar if taller than a cell; a line joins the means, corrected for
-slow and fast slots; a cross marks a value that did not run. The best rates, where the answer lies, are drawn again,
-enlarged, beside the whole curve.
+slow and fast slots; a cross marks a value that did not run. The best rates, where the answer lies, are also
+drawn enlarged, beside the whole curve.
 """
 
 import math
@@ -21,21 +21,21 @@ _MARKERS: Final = "●○◆◇■□▲△"
 _MIN_WIDTH, _MIN_HEIGHT = 10, 2
 """Minimum cells of a plot."""
 _MIN_UPPER_RATE_SHARE: Final = 0.8
-"""Share of the best rate above which rates are enlarged."""
+"""Minimum share of the best rate for the enlarged plot."""
 _MIN_UPPER_VALUES: Final = 3
-"""Minimum number of values with upper rates to enlarge."""
+"""Minimum number of values with such rates to enlarge them."""
 _WHOLE_SHARE: Final = 0.38
 """Share of the width for the whole curve beside the enlarged one."""
 _MIN_WHOLE_CELLS: Final = 26
 """Minimum columns of the whole curve beside the enlarged one, including its axis."""
 _MIN_OCTAVES: Final = 0.1
-"""Minimum range of values."""
+"""Minimum range of values, in powers of two."""
 _PADDING_SHARE: Final = 0.04
 """Padding at both ends of the axis of values, as a share of it."""
 _MAX_RATE: Final = 1e15
 """Greater rates are errors in the script."""
 _MARKER_OFFSETS: Final = (0, 1, -1, 2, -2, 3, -3)
-"""Column offsets to try for a marker: those of equal points are drawn side by side."""
+"""Column offsets to try for a marker, so that equal points are drawn side by side."""
 
 
 def curve(tuning: Tuning, answer: Answer, selected: int | None, width: int, height: int) -> list[Row]:
@@ -80,7 +80,7 @@ def _corrected(trial: Trial, answer: Answer) -> float:
 def _panel(tuning: Tuning, answer: Answer, selected: int | None, trials: Sequence[Trial], size: Size) -> list[Row]:
     """Returns a plot of these trials with its axes; `size` includes the labels on the left."""
     points = sorted(filter(_is_drawable, trials), key=lambda trial: trial.number == selected)
-    plot = _Plot(size.width - GUTTER, size.height, [each.value for each in trials], points)
+    plot = _Plot(size.width - GUTTER, size.height, [trial.value for trial in trials], points)
     plot.join([(trial.value, _corrected(trial, answer)) for trial in points])
     for trial in trials:
         if trial.state is TrialState.FAILED:
@@ -107,7 +107,7 @@ def _empty_text(tuning: Tuning) -> str:
 
 
 def _is_drawable(trial: Trial) -> bool:
-    """Returns True if a trial has a rate that can be drawn; NaN from a script compares as false."""
+    """Returns True if a trial has a rate that can be drawn, which excludes NaN."""
     return trial.rate is not None and abs(trial.rate) <= _MAX_RATE
 
 
@@ -156,7 +156,7 @@ class _Plot:
     def marker(self, column: int, row: int, marker: str, style: str) -> int:
         """Draws a marker next to existing ones. Returns its column."""
         free = (column + offset for offset in _MARKER_OFFSETS if (column + offset, row) not in self._occupied)
-        column = next((each for each in free if 0 <= each < self.canvas.width), column)
+        column = next((place for place in free if 0 <= place < self.canvas.width), column)
         self._occupied.add((column, row))
         self.canvas.put(column, row, marker, style)
         return column
@@ -166,12 +166,12 @@ class _Plot:
         row = self.row(trial.rate or 0.0)
         column = self.marker(self.column(trial.value), row, marker, marker_style)
         low, high = _ends(trial)
-        for each in range(self.row(high), self.row(low) + 1):
-            if (column, each) not in self._occupied:
-                self.canvas.put(column, each, "│", style)
+        for number in range(self.row(high), self.row(low) + 1):
+            if (column, number) not in self._occupied:
+                self.canvas.put(column, number, "│", style)
 
     def ticks(self, low: int) -> list[int]:
-        """Returns ticks for the axis: `low`, the least value, times powers of two, spaced for their labels."""
+        """Returns ticks for the axis: the least value `low` times powers of two, with room for their labels."""
         gap = (
             (len(f"{int(2**self._values.high):,}") + 2)
             / (self.canvas.width - 1)
@@ -179,8 +179,8 @@ class _Plot:
         )
         first = max(0.0, math.log2(max(1, low)))
         powers = range(max(0, math.ceil(self._values.low - first)), math.floor(self._values.high - first) + 1)
-        each = max(1, math.ceil(gap))
-        return [max(1, low) << power for power in powers if power % each == 0]
+        step = max(1, math.ceil(gap))
+        return [max(1, low) << power for power in powers if power % step == 0]
 
 
 def _marker_of(slot: str, answer: Answer) -> tuple[str, str]:
@@ -190,7 +190,7 @@ def _marker_of(slot: str, answer: Answer) -> tuple[str, str]:
 
 
 def _heading(tuning: Tuning, answer: Answer, points: Sequence[Trial], width: int) -> Row:
-    """Returns the names of the axes, and the marker of each slot."""
+    """Returns the names of the axes, and the marker of each measured slot."""
     measured = {trial.slot for trial in points}
     row = Row(width).add(f" {tuning_text.unit(tuning.spec)}", "strong").add(f" over {tuning.spec.variable}", "dim")
     for slot in answer.slots:
@@ -206,6 +206,6 @@ def _answer_marks(plot: _Plot, values: Container[int], tuning: Tuning, answer: A
     for name, best in tuning_text.values_of(answer, tuning.spec):
         if best.value in values:
             near = (plot.column(best.value) + offset for offset in _MARKER_OFFSETS)
-            column = next((each for each in near if 0 <= each < plot.canvas.width and each not in marks), 0)
+            column = next((place for place in near if 0 <= place < plot.canvas.width and place not in marks), 0)
             marks[column] = name[0].upper()
     return marks

@@ -47,7 +47,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "match": "reverse",
     "match-here": "bold reverse underline",
 }
-"""The attributes that tell a style apart without colours."""
+"""The text attributes that distinguish styles without colours."""
 
 
 STATE_SYMBOLS: Final[Mapping[WorkerState, str]] = dict(zip(WorkerState, "…○◔◑●◌↻✓✗■", strict=True))
@@ -85,7 +85,7 @@ def cut(text: str, width: int) -> str:
 
 
 class Row:
-    """A row of fixed width with parts at its left and right ends, and `fill` in between.
+    """A row of fixed width: pieces at the left and right ends, and `fill` in between.
 
     Its pieces are texts with style names: only `strip` needs a theme. A clickable piece has an action with arguments;
     the widget handles the action unless its name begins with `screen.` or `app.`.
@@ -146,7 +146,7 @@ class Row:
         return "".join(text for text, *_ in self._whole())
 
     def strip(self, appearance: Appearance, cursor: Style | None = None) -> Strip:
-        """Renders the row in the colours of a theme, or under the cursor only in `cursor`'s, to stay legible."""
+        """Renders the row in the colours of a theme; under the cursor only in those of `cursor`, to stay legible."""
         pieces = [(text, _clickable(appearance[style], click)) for text, style, click in self._whole() if text]
         if cursor is not None:
             pieces = [(text, cursor + Style(bold=style.bold)) for text, style in pieces]
@@ -185,8 +185,8 @@ def braille_line(fractions: Values, width: int, height: int) -> list[str]:
         row = 0 if value >= 1 else last if value <= 0 else round((1 - value) * last)
         start = row if before in {-1, row} else before + (1 if before < row else -1)
         cell, dots = column // 2, _DOTS[column % 2]
-        for each in range(start, row + 1) if start < row else range(row, start + 1):
-            cells[each // 4][cell] |= dots[each % 4]
+        for dot in range(start, row + 1) if start < row else range(row, start + 1):
+            cells[dot // 4][cell] |= dots[dot % 4]
         before = row
     return ["".join(chr(_BRAILLE + bits) if bits else " " for bits in row) for row in cells]
 
@@ -213,7 +213,7 @@ _LOADS: Final[Mapping[str, tuple[Callable[[GpuSample], float | None], Sequence[t
     "power_w": (lambda gpu: _share(gpu.power_w, gpu.power_limit_w), ((0.9, "ok"), (math.inf, "warn"))),
     "temperature_c": (lambda gpu: gpu.temperature_c, ((70.0, "ok"), (85.0, "warn"), (math.inf, "error"))),
 }
-"""The load shown in a column, and its upper limits in ascending order, with their styles."""
+"""By column: the load, and its upper limits in ascending order, with their styles."""
 
 
 def _share(value: float | None, whole: float | None) -> float | None:

@@ -112,7 +112,7 @@ WORKER_ACTIONS: Final = frozenset({"act", "restart_failed", "edit", "stacks", "u
 
 _JOB_ACTIONS: Final = frozenset({"skip", "retry", "retry_failed"})
 CHANGING_ACTIONS: Final = WORKER_ACTIONS | _JOB_ACTIONS | {"mark", "use"}
-"""Actions that change the session or prepare a change, unavailable on read-only screens."""
+"""Actions that affect workers or jobs, or prepare that, unavailable on read-only screens."""
 
 DISPLAY_NAMES: Final = {"enter": "enter", "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End"}
 """Display names of keys that differ from Textual's."""

@@ -1,4 +1,4 @@
-"""A table of rows described by `gmg_tui.results.column`: only visible cells are formatted."""
+"""A table with the columns of `gmg_tui.results.column`, which formats only visible cells."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from gmg_tui.ui.rows import Rows
 T = TypeVar("T")
 _POINTER_CELLS = 2
 _MIN_CELLS = 8
-"""Minimum cells of a column whose width depends on the others."""
+"""Minimum cells of `FILL_COLUMN` and `SHRINK_COLUMN`."""
 _MAX_LAST_COLUMN_CELLS = 300
-"""Maximum cells of the last column, which takes nothing from others."""
+"""Maximum cells of the last column, whatever its own limit: it takes nothing from others."""
 
 
 class ColumnSpan(NamedTuple):
@@ -42,7 +42,7 @@ class ColumnSpan(NamedTuple):
         return self.start + self.width
 
     def put(self, row: Row, text: str, style: str, click: OnClick | None = None) -> None:
-        """Adds the column's text; a wider one extends into free cells on its left."""
+        """Adds the column's text to a row; a text that is too wide extends into free cells on its left."""
         if not text:
             return
         start = self.start if self.column.left else max(row.used, self.end - width_of(text))
@@ -52,10 +52,10 @@ class ColumnSpan(NamedTuple):
 
 
 class Table(Rows, Generic[T], can_focus=True):
-    """A sortable table; a click on a heading sorts, and the cursor stays on its row when rows change.
+    """A sortable table: a click on a heading sorts, and the cursor stays on its row when rows change.
 
-    Empty columns are left out, and columns only ever grow. Numbers are first sorted from the largest; unknown values are
-    always last.
+    Empty columns are hidden, and columns never shrink. Numbers are sorted from the largest at first; unknown values come
+    last.
     """
 
     DEFAULT_CSS = """
@@ -74,7 +74,7 @@ class Table(Rows, Generic[T], can_focus=True):
     FILL_COLUMN: ClassVar[str] = ""
     """The name of the column that takes the remaining cells."""
     SHRINK_COLUMN: ClassVar[str] = ""
-    """The name of the column that is cut if the others would not fit."""
+    """The name of the column that shrinks if the others would not fit."""
     BINDINGS: ClassVar[list[BindingType]] = [
         *keys.SCROLL,
         Binding("left,h", "scroll_columns(-1)", "Left", show=False, id="left"),
@@ -89,7 +89,7 @@ class Table(Rows, Generic[T], can_focus=True):
             self.table = table
 
     class Chosen(Moved):
-        """The row under the cursor was clicked."""
+        """The row that was already under the cursor was clicked."""
 
     def __init__(
         self,
@@ -104,10 +104,10 @@ class Table(Rows, Generic[T], can_focus=True):
 
         Args:
             columns: All columns, most important first; scroll to reach those beyond the width.
-            key: The identity of a row.
+            key: Returns the identity of a row.
             style: Returns the style of a row's columns `state` and `reason`.
             sort_by: The initial sort column; empty to keep the given order.
-            follow: Returns the row with the cursor until the user moves it.
+            follow: Returns the row for the cursor until the user moves it; None to leave it.
         """
         super().__init__()
         self.set_columns(columns)
@@ -134,7 +134,7 @@ class Table(Rows, Generic[T], can_focus=True):
 
     @property
     def text(self) -> str:
-        """The cells of the row under the cursor; empty in an empty table."""
+        """The cells of the row under the cursor, to copy; empty in an empty table."""
         row = self.selected
         cells = [self.cell(row, column)[0] for column in self.shown_columns] if row is not None else []
         return "  ".join(filter(None, cells))
@@ -146,11 +146,11 @@ class Table(Rows, Generic[T], can_focus=True):
 
     @property
     def shown_columns(self) -> list[Column[T]]:
-        """The columns with a value in any row."""
+        """The columns that have had a value in any row."""
         return [column for column in self._all.values() if column.name in self._widths]
 
     def set_columns(self, columns: Iterable[Column[T]]) -> None:
-        """Uses these columns, except those not for screens, from the next rows on."""
+        """Sets the columns for the next rows, without those not meant for screens."""
         self._all = {column.name: column for column in columns if Where.SCREEN in column.where}
         self._drawn: dict[str, tuple[T, object, Strip]] = {}
         """Cache of visible rows by key: the row, how it was drawn, and the result."""
@@ -160,25 +160,25 @@ class Table(Rows, Generic[T], can_focus=True):
     def show(self, rows: Sequence[T]) -> None:
         """Replaces all rows."""
         before, self._rows = self._rows, {self._key_of(row): row for row in rows}
-        self._changed([row for key, row in self._rows.items() if before.get(key) is not row], again=True)
+        self._update([row for key, row in self._rows.items() if before.get(key) is not row], sort=True)
 
     def replace(self, rows: Iterable[T]) -> None:
-        """Replaces the rows with the same keys."""
+        """Adds rows, or replaces those with the same keys."""
         changed = [row for row in rows if self._rows.get(self._key_of(row)) is not row]
         sorting = self._all.get(self._sort_by)
-        again = sorting is not None and any(
+        sort = sorting is not None and any(
             (old := self._rows.get(self._key_of(row))) is None or sorting.value(old) != sorting.value(row)
             for row in changed
         )
         self._rows |= {self._key_of(row): row for row in changed}
-        self._changed(changed, again=again or len(self._rows) != len(self._keys))
+        self._update(changed, sort=sort or len(self._rows) != len(self._keys))
 
-    def _changed(self, changed: Sequence[T], *, again: bool) -> None:
-        """Makes room for new columns, sorts `again` if needed, and redraws."""
+    def _update(self, changed: Sequence[T], *, sort: bool) -> None:
+        """Shows columns that have their first value, sorts if asked, keeps the cursor on its row, and redraws."""
         for name, column in self._all.items():
             if name not in self._widths and any(column.value(row) is not None for row in changed):
                 self._widths[name] = width_of(column.heading) + 1  # for the sort arrow
-        if again:
+        if sort:
             rows: Iterable[T] = self._rows.values()
             if self._sort_by in self._all:
                 rows = ranked(self._all[self._sort_by], rows, descending=self._descending)
@@ -191,7 +191,7 @@ class Table(Rows, Generic[T], can_focus=True):
             self._cursor = self._keys[min(self.cursor_row, len(self._keys) - 1)] if self._keys else ""
         self.cursor_row = self._keys.index(self._cursor) if self._keys else 0
         self._fit()
-        if in_sight or before != self._cursor:  # else scrolled away with the wheel
+        if in_sight or before != self._cursor:  # else the user has scrolled it away
             self.reveal_cursor()
         self.update_rows()
 
@@ -215,7 +215,7 @@ class Table(Rows, Generic[T], can_focus=True):
 
     @property
     def _visible_spans(self) -> Iterator[ColumnSpan]:
-        edge = round(self.scroll_x) + self.room.width  # a cut number reads as another number
+        edge = round(self.scroll_x) + self.room.width  # a number that is cut off looks like another number
         return takewhile(lambda span: span.column.left or span.end <= edge, self._spans)
 
     @property
@@ -233,7 +233,7 @@ class Table(Rows, Generic[T], can_focus=True):
         self.reveal(self.cursor_row, self.cursor_row + 1, 1)
 
     def move_to(self, number: int) -> None:
-        """Moves the cursor to this row number, or the nearest; ends following."""
+        """Moves the cursor to the row `number`, or the nearest one, and stops following."""
         number = max(0, min(number, len(self._keys) - 1))
         self.following = False
         if self._keys and number != self.cursor_row:
@@ -254,12 +254,12 @@ class Table(Rows, Generic[T], can_focus=True):
         self.scroll_relative(x=step * 8, animate=False)
 
     def follow(self) -> None:
-        """Makes the cursor follow again."""
+        """Puts the cursor on the row from `follow` again."""
         self.following = True
-        self._changed((), again=False)
+        self._update((), sort=False)
 
     def on_click(self, event: Click) -> None:
-        """Selects the row; headings handle clicks themselves."""
+        """Selects the clicked row; the headings handle their clicks themselves."""
         event.stop()
         if event.y and (number := round(self.scroll_y) + event.y - 1) < len(self._keys):
             self.click_row(number)
@@ -272,10 +272,10 @@ class Table(Rows, Generic[T], can_focus=True):
             self.move_to(number)
 
     def action_sort_by(self, name: str) -> None:
-        """Sorts by the column with this name; again to reverse."""
+        """Sorts by the column called `name`, or reverses the order if already sorted by it."""
         self._descending = not self._descending if name == self._sort_by else not self._all[name].left
         self._sort_by = name
-        self._changed((), again=True)
+        self._update((), sort=True)
 
     # Drawing
 
@@ -284,7 +284,7 @@ class Table(Rows, Generic[T], can_focus=True):
         columns = self.shown_columns
         cells = {key: [self.cell(row, column) for column in columns] for key, row in rows.items()}
         for number, column in enumerate(columns):
-            widest = max((width_of(of[number][0]) for of in cells.values()), default=0)
+            widest = max((width_of(row[number][0]) for row in cells.values()), default=0)
             limit = column.limit if column is not columns[-1] else _MAX_LAST_COLUMN_CELLS
             self._widths[column.name] = min(limit, max(self._widths[column.name], widest))
         self._spans = self._laid_out_spans
@@ -337,7 +337,7 @@ class Table(Rows, Generic[T], can_focus=True):
 
 
 class DescribedTable(Vertical, Generic[T]):
-    """A table, with the selected row in full below."""
+    """A table above the facts about its selected row."""
 
     DEFAULT_CSS = "DescribedTable { height: 1fr; & > Facts { max-height: 40%; } }"
 
@@ -352,7 +352,7 @@ class DescribedTable(Vertical, Generic[T]):
         yield from (self.table, self._facts)
 
     def show(self, rows: Sequence[T], empty: str) -> None:
-        """Shows these rows, or why there are none."""
+        """Shows these rows, or the text `empty` if there are none."""
         self.table.empty = empty
         self.table.show(rows)
         self.on_table_moved()

@@ -127,9 +127,7 @@ EXIT_CODE = 129
 """Exit status after a forced exit: 128 plus SIGHUP's number, as in shells."""
 _ENDING_SIGNALS = (signal.SIGHUP, signal.SIGTERM)
 _RESTORE_TIMEOUT_S = 0.3
-_RESTORE_SEQUENCES = (
-    b"\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
-)
+_RESET = b"\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
 """The sequences with which Textual's driver restores a terminal (`LinuxDriver.stop_application_mode`)."""
 
 
@@ -209,7 +207,7 @@ def _restore(descriptor: int, settings: list[Any]) -> None:
     try:
         termios.tcsetattr(descriptor, termios.TCSANOW, settings)
         termios.tcflush(descriptor, termios.TCOFLUSH)  # drop unread output to make room
-        os.write(descriptor, _RESTORE_SEQUENCES)
+        os.write(descriptor, _RESET)
     except (termios.error, OSError):
         return  # the terminal is gone
 

@@ -74,7 +74,7 @@ def add(tables: Mapping[str, Mapping[str, str]]) -> None:
 
 
 def textual_name(name: str | None, *, no_color: bool) -> str:
-    """Returns the name of a theme in Textual; of `ansi` with `no_color`."""
+    """Returns Textual's name for a theme (None for the first); with `no_color`, for `ansi`."""
     return _PREFIX + ("ansi" if no_color else name or THEMES[0])
 
 

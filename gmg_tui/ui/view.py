@@ -49,13 +49,13 @@ class View:
         snapshot: The newest state of the session.
         loss: How the session was lost, in one line; empty if it was not.
         already_ended: True if the session had ended before the interface opened.
-        present: The names of the session's slots, unsorted; in a sweep only those with a worker.
+        present: The names of the slots in the session's order; in a sweep only those with a worker.
         slots: The slots that match the filter, sorted, including those of folded nodes.
         selected: Name of the slot that keys act on; empty if there is none.
         marked: The slots that keys act on instead of the selected one, if any.
         filter: The words that shown workers must match.
         order: The column that the slots are sorted by.
-        nodes: The slots of each node, unsorted; empty in a session of one machine.
+        nodes: The slots of each node in the session's order; empty in a session of one machine.
         folded: The nodes that are folded into one line.
         tiles: True for tiles, False for the table, None for tiles if all fit.
         histories: Recent metrics, by slot.
@@ -195,7 +195,7 @@ class View:
             self.selected = min(slots, key=lambda name: abs(self._numbers[name] - number), default="")
 
     def slots_in_trouble(self) -> list[str]:
-        """Returns the slots in trouble, shown or not, unsorted."""
+        """Returns the slots in trouble, shown or not, in the session's order."""
         return [entry.slot.name for entry in self._slot_views(self.present) if in_trouble(entry)]
 
     # Nodes

@@ -21,8 +21,8 @@ STATE_STYLES = dict.fromkeys(WorkerState, "title") | {
 
 
 ALERT_STYLES = {Severity.ERROR: "error", Severity.WARNING: "warn", Severity.INFO: "dim"}
-_KINDS_SHOWN_ELSEWHERE = frozenset({"node", "silent"})
-"""Kinds of alerts that are shown beside the state or rate."""
+_OTHER_KINDS = frozenset({"node", "silent"})
+"""Kinds of alerts that the state or the note on the rate shows."""
 IN_RANK_0 = "counted in rank 0"
 """Shown for a rank whose environment steps rank 0 reports."""
 
@@ -135,9 +135,7 @@ def notes(entry: SlotView, *, advice: bool = True) -> list[Piece]:
     """Returns the problems of a worker and its GPU, worst first; with `advice`, also how to fix them."""
     worker, sample, texts = entry.worker, entry.sample, list[tuple[str | None, str]]()
     texts.append((lost_text(worker.lost_since), "error"))
-    alerts = [
-        (alert, ALERT_STYLES[alert.severity]) for alert in worker.alerts if alert.kind not in _KINDS_SHOWN_ELSEWHERE
-    ]
+    alerts = [(alert, ALERT_STYLES[alert.severity]) for alert in worker.alerts if alert.kind not in _OTHER_KINDS]
     found = [
         (f"{alert.text}; {alert.advice}" if advice and alert.advice else alert.text, style) for alert, style in alerts
     ]

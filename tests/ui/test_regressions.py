@@ -47,7 +47,7 @@ async def test_no_key_affects_another_worker_when_the_slot_of_the_details_is_rem
         snapshot = app.view.snapshot
         rest = tuple(worker for worker in snapshot.workers if worker.slot != slot)
         app.engine.push(changed(snapshot, workers=rest))
-        await play.sees(pilot, f"{slot} is not in use any more")
+        await play.sees(pilot, f"{slot} is no longer in use")
         await press(pilot, "x", "r", "e")
         assert asked(app.engine) == []
 

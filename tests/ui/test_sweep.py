@@ -120,7 +120,7 @@ async def test_without_slots_keys_show_a_message() -> None:
     async with app.run_test(size=SMALL) as pilot:
         await press(pilot, "enter")
         await _shows(pilot, engine, _with(engine.snapshot))
-        await play.sees(pilot, "gpu0 is not in use any more")
+        await play.sees(pilot, "gpu0 is no longer in use")
         await press(pilot, "right", "left", "1", "escape")
         await play.sees(pilot, "No job is running. Q shows the queue.")
         before = asked(engine)

@@ -1,7 +1,7 @@
 """A log file as rows: around an offset, or matching a search.
 
 Offsets stay valid when the file is replaced, since the old file remains open; a truncated file just ends earlier.
-Everything here blocks, so it runs in threads; `os.pread` needs no lock.
+Everything here blocks, so callers use threads; `os.pread` needs no lock.
 """
 
 import os
@@ -26,10 +26,10 @@ _MIN_ROWS: Final = 200
 _PAGE_LINES: Final = 10_000
 _BLOCK_BYTES: Final = 1 << 16
 _LINE_BYTES: Final = 1 << 16
-"""Only the beginning and end of longer lines are kept in memory."""
+"""Maximum bytes of a line in memory; of longer ones, the beginning and end."""
 _PART_BYTES: Final = 1 << 20
 _OVERLAP_BYTES: Final = 4096
-"""Overlap of two parts of a long line, so that a match is whole in one of them."""
+"""Overlap of two parts of a long line, so that one of them contains a match in full."""
 _MAYBE_PROGRESS: Final = re.compile(rb"%\||Running at |" + REPORTED.encode())
 
 
@@ -54,7 +54,7 @@ class _Line(NamedTuple):
 
     @property
     def is_progress(self) -> bool:
-        """True if it is finished and holds only progress; Genesis' lines are recognised without cleaning."""
+        """True if the line is finished and contains only progress. Genesis' lines need no cleaning to tell."""
         return self.finished and (
             FPS_ALONE.fullmatch(self.raw) is not None
             or (_MAYBE_PROGRESS.search(self.raw) is not None and is_progress_only(self.text))
@@ -85,7 +85,7 @@ class LogFile:
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Identifies the file: cutting out its middle replaces it."""
+        """The device and inode: cutting out the middle of a log replaces its file."""
         status = os.fstat(self._file)
         return status.st_dev, status.st_ino
 
@@ -96,7 +96,7 @@ class LogFile:
         while at > lowest and len(rows) < _MIN_ROWS:
             lines = self._lines(self.start_of_line(at - _PAGE_BYTES), at)
             page = [*_rows(deque(lines, maxlen=_PAGE_LINES))]
-            rows, at = join(page, rows), page[0].start if page else 0  # none if it was truncated
+            rows, at = join(page, rows), page[0].start if page else 0  # empty if the file was truncated
         return rows[-count:]
 
     def after(self, start: int, count: int, max_bytes: int = _MAX_BYTES) -> list[LogRow]:
@@ -105,7 +105,7 @@ class LogFile:
         return [*islice(_rows(self._lines(start, start + max_bytes)), count)]
 
     def around(self, offset: int, count: int, query: Query) -> list[LogRow]:
-        """Returns `count` rows before and after the line at `offset`, whose match of `query` is kept in view."""
+        """Returns up to `count` rows before and after the line at `offset`, which is cut around its match of `query`."""
         offset = self.start_of_line(min(offset, self.size))
         below = self.after(offset, count)
         if below and query.text and not query.marks(below[0]) and (text := self.hidden_match(below[0], query)):
@@ -113,7 +113,7 @@ class LogFile:
         return join(self.before(offset, count), below)
 
     def extend(self, rows: list[LogRow], count: int) -> tuple[int, list[LogRow]]:
-        """Returns the file's size, and `rows` continued to it; the last `count` rows if much has been written since."""
+        """Returns the file's size, and `rows` extended to it; only the last `count` rows if much was written since."""
         size, last = self.size, rows[-1].end if rows else 0
         start = self.start_of_line(last)
         if not rows or not last <= size <= start + _PAGE_BYTES:

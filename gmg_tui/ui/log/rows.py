@@ -1,4 +1,4 @@
-"""A row of the log: its text, wrapping and colours, with search matches marked."""
+"""Rows of the log: text, wrapping, colours and search matches."""
 
 import re
 from bisect import bisect_right
@@ -67,7 +67,7 @@ def join(above: Sequence[LogRow], below: Sequence[LogRow]) -> list[LogRow]:
 
 
 def index_of(rows: Sequence[LogRow], position: int) -> int:
-    """Returns the index of the row at a position, at most the last."""
+    """Returns the index of the row at a position, clamped to the rows."""
     return max(0, min(bisect_right(rows, position, key=lambda row: row.end), len(rows) - 1))
 
 
@@ -76,7 +76,7 @@ class Query:
 
     Attributes:
         pattern: Matches the text of rows.
-        raw: A lower-case word, or its start before a colour, found in all matching lines without backspaces.
+        raw: Matches the lower-case bytes of each matching line, except lines with backspaces.
     """
 
     def __init__(self, text: str = "") -> None:
@@ -102,7 +102,7 @@ class Place(NamedTuple):
 
 
 def move_place(rows: Sequence[LogRow], width: int, place: Place, count: int) -> Place:
-    """Returns the place `count` screen rows below, or above if negative, from the first to one past the last."""
+    """Returns the place `count` screen rows below (above if negative), clamped to the first row and one past the last."""
     index, part = place.row, place.part + count
     while part < 0 and index > 0:
         index -= 1
@@ -114,7 +114,7 @@ def move_place(rows: Sequence[LogRow], width: int, place: Place, count: int) -> 
 
 
 def wrap(row: LogRow, width: int, marks: Sequence[tuple[int, int]], *, here: bool = False) -> list[Row]:
-    """Returns the screen rows of a row, its count at the right end, with `marks` highlighted (`here`: current)."""
+    """Returns the screen rows of a row, with its count at the right end and `marks` highlighted (`here`: as current)."""
     parts, lines = pieces(row, width), list[Row]()
     style = "dim" if row.progress else _STYLES[severity(row.text)]
     count, start = _count_of(row), 0

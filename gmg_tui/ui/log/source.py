@@ -1,4 +1,4 @@
-"""The loaded rows of a log file, and the search in all of it."""
+"""The loaded rows of a log file, and the search in the whole file."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 MAX_ROWS: Final = 4000
 """Rows kept; reading more drops rows at the other end."""
 MAX_MATCHES: Final = 100_000
-"""Matches after which a search stops."""
+"""Maximum matches, after which a search stops."""
 _SEARCHED_BYTES: Final = 4 << 20
 _PAGE_ROWS: Final = 500
 
 
 class LogSource:
-    """A log file with a stretch of its rows loaded. Its methods raise `OSError` if the file cannot be read.
+    """A log file, part of whose rows are loaded. Its methods raise `OSError` if the file cannot be read.
 
     Attributes:
         name: The name of the slot or job.
@@ -57,7 +57,7 @@ class LogSource:
         return await in_daemon_thread(self._open)
 
     def _open(self) -> LogFile | None:
-        from gmg_tui.ui.log.file import LogFile  # the first frame needs no expressions
+        from gmg_tui.ui.log.file import LogFile  # not for the first frame
 
         path = self._path()
         try:
@@ -68,7 +68,7 @@ class LogSource:
         return self.file if is_known else file
 
     async def refresh(self) -> None:
-        """Checks the size of the log, and loads its new lines if following."""
+        """Updates the size of the log, and loads its new lines if following."""
         file, self.size, rows = await in_daemon_thread(self._newest)
         if self.following and file is not None:
             self.file, self.rows = file, rows[-MAX_ROWS:]
@@ -116,7 +116,7 @@ class LogSource:
 
 
 class Search:
-    """The matches of a query in a log file, if there is one: `found` has their positions, last first."""
+    """The matches of a query in a log file: `found` has their positions, last first. Without a `file` there are none."""
 
     def __init__(self, query: Query, file: LogFile | None) -> None:
         self.query, self.file = query, file
@@ -151,7 +151,7 @@ class Search:
             raise
 
     async def catch_up(self) -> None:
-        """Searches lines written since. Raises `OSError`."""
+        """Searches lines written since the search began. Raises `OSError`."""
         if self.file is not None and (size := self.file.size) > self._size:
             start, self._size = self.file.start_of_line(self._size), size
             newer = await in_daemon_thread(self._search, self.file, start, size)

@@ -32,7 +32,7 @@ class LogView(Rows):
     Attributes:
         empty: The text shown if there are no lines.
         source: The log.
-        search: The search text and the matches found so far; without a file before it begins.
+        search: The query and the matches found so far; without a file until the search begins.
         match: The position of the current match.
     """
 
@@ -55,10 +55,10 @@ class LogView(Rows):
         """The position to scroll to once the view has a size again."""
         self._loading: Callable[[], Awaitable[object]] | None = None
         self._is_behind = False
-        """True if more was written during a read."""
+        """True if the log grew during a read."""
         self._error = ""
         self._printed, self._printed_at_pause = 0, 0
-        """Lines printed so far, and when the log was paused."""
+        """Lines printed so far, and lines printed when the log was paused."""
         self._continued: list[bool] = []
         """For each screen row, True if it continues the line above."""
 
@@ -72,7 +72,7 @@ class LogView(Rows):
         self.update_rows()
 
     def show_newest(self, printed: int) -> None:
-        """Shows what has been written since; `printed` is the number of lines printed so far."""
+        """Shows newly written lines; `printed` is the number of lines printed so far."""
         self._printed = printed
         if self.display and is_seen(self):
             self._is_behind = self._loading is not None
@@ -83,7 +83,7 @@ class LogView(Rows):
     # Drawing
 
     def update_rows(self) -> None:
-        """Redraws what has changed."""
+        """Redraws changed cells, and reports the change."""
         super().update_rows()
         self.post_message(self.Changed())
 
@@ -129,7 +129,7 @@ class LogView(Rows):
         return f"paused at {100 * end // max(self.source.size, end, 1)} %{arrived}"
 
     def _search_text(self) -> str:
-        if (found := self.search).file is None and self.source.file is not None:  # it has not begun
+        if (found := self.search).file is None and self.source.file is not None:  # the search has not begun
             return f"/{found.query.text}"
         progress = f"searching, {found.searched_pct} %" if found.running else ""
         if not found.found:
@@ -160,7 +160,7 @@ class LogView(Rows):
         return text, "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
-        """Pauses: selected rows must not move."""
+        """Pauses, as selected rows must not move."""
         if selection is not None and self.source.following:
             self.pause()
         super().selection_updated(selection)
@@ -200,7 +200,7 @@ class LogView(Rows):
         self._load(self.source.refresh, replaces=True)
 
     def pause(self) -> None:
-        """Leaves the visible rows where they are."""
+        """Stops following: the visible rows stay."""
         if self.source.following:
             self.source.following, self._printed_at_pause = False, self._printed
         self.update_rows()
@@ -237,7 +237,7 @@ class LogView(Rows):
     # The file
 
     def _load(self, read: Callable[[], Awaitable[object]], *, replaces: bool = False) -> None:
-        """Reads rows from the file in the background; skipped during another read unless it `replaces` that."""
+        """Reads rows from the file in the background; skipped during another read unless it `replaces` that one."""
         if self._loading is None or replaces:
             self._loading = read
             self._run_read(read)
@@ -272,7 +272,7 @@ class LogView(Rows):
             self._scroll_to_row(offset)
 
     def _scroll_to_row(self, position: int) -> None:
-        """Scrolls to the first match in the row at a position, else to the row, unless visible."""
+        """Scrolls to the first match in the row at `position`, or to the row without one, unless visible."""
         self._wanted = None if self.size else position  # wrapping needs a size
         if self._wanted is not None:
             return
@@ -320,7 +320,7 @@ class LogView(Rows):
     async def action_search_next(self, direction: str) -> None:
         """Goes to the next match `up` or `down`; after the newest, to a newly written one or the first."""
         if (found := self.search).file is None:
-            if found.query.text:  # the log has changed since
+            if found.query.text:  # the log is another one now
                 self._search()
             return
         if direction == "down" and not found.running and found.found[:1] in ([], [self.match]):

@@ -1,4 +1,4 @@
-"""The base of all pages: title, keys and `esc`; of those with a table that follows the engine; and a page with a log."""
+"""The base of all pages, the base of pages with a table, and the page with a job's log."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Page(TrueSizeScreen[None]):
-    """Fills the terminal over the main screen, until `esc`."""
+    """A screen over the main screen, with a title and a footer, until `esc`."""
 
     DEFAULT_CSS = "Page { layout: vertical; overflow: hidden; #title { height: 1; padding: 0 1; } }"
     app: SessionApp
@@ -71,7 +71,7 @@ class Page(TrueSizeScreen[None]):
 
     @work(exclusive=True, group="poll")
     async def poll(self) -> None:
-        """Asks now, and again every `POLL_INTERVAL_S`."""
+        """Calls `ask` now, and again `POLL_INTERVAL_S` after each answer."""
         while True:
             try:
                 await self.ask()
@@ -82,11 +82,11 @@ class Page(TrueSizeScreen[None]):
             await asyncio.sleep(self.POLL_INTERVAL_S)
 
     async def ask(self) -> None:
-        """Queries the engine for data not in snapshots, and shows it. Raises `GmgError` if it does not answer."""
+        """Queries the engine for data not in snapshots, and shows it. Raises `GmgError` without an answer."""
         raise NotImplementedError
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Returns True if the action is available; read-only screens have none that change something."""
+        """Returns True if the action is available; a read-only screen allows none that change the session."""
         return not self.app.unavailable_reason(action)
 
     def has_effect(self, action: str) -> bool:
@@ -99,7 +99,7 @@ class Page(TrueSizeScreen[None]):
 
 
 class LogPage(Page):
-    """The log of a job that has left its slot, which can be scrolled and searched."""
+    """The log of a job that is no longer on a slot."""
 
     BINDINGS: ClassVar[list[BindingType]] = [keys.SEARCH]
 
@@ -119,12 +119,12 @@ class LogPage(Page):
         self._log.open(self._source)
 
     def title_pieces(self) -> Iterable[Piece]:
-        """Returns the job's name, and the visible part of its log."""
-        shown = [each for each in self._log.status() if each[1] not in {"dim", "ok"}]  # no counts, no following
+        """Returns the job's name, and the status of its log."""
+        shown = [piece for piece in self._log.status() if piece[1] not in {"dim", "ok"}]  # no counts, no `following`
         return [(f"{text}  ", style) for text, style in reversed(shown)]
 
     def on_log_view_changed(self) -> None:
-        """Updates the title with the visible part of the log."""
+        """Updates the title with the status of the log."""
         self.show_title()
 
     async def action_search(self) -> None:
@@ -166,15 +166,15 @@ class TablePage(Page, Generic[T]):
         self.show_title()
 
     async def on_table_chosen(self, event: Table.Chosen) -> None:
-        """Acts like `enter` on a click on the selected row."""
+        """Does the action of `enter` after a click on the selected row."""
         if self.ENTER and event.table is self.table:
             await self.app.run_action(self.ENTER, self)
 
     @property
     def palette(self) -> Sequence[tuple[str, str, str]]:
-        """Returns the page's entries, and the orders of its table."""
+        """The page's palette entries: its own, and one for sorting by each column."""
         again = "Sort the rows; again to reverse."
-        sort = ((f"Sort by {each.heading}", again, f"sort_by({each.name!r})") for each in self.table.shown_columns)
+        sort = ((f"Sort by {by.heading}", again, f"sort_by({by.name!r})") for by in self.table.shown_columns)
         return (*self.PALETTE, *sort)
 
     def action_sort_by(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""The page of a sweep's queue, and the base it shares with a tuning's page, a queue of trials."""
+"""The page of a sweep's queue, and its base class, which the page of a tuning shares."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ class SelectedJob(NamedTuple):
 
     number: int
     name: str
-    """In a sentence: `job 13 (wide)`."""
+    """The name in a sentence: `job 13 (wide)`."""
     running: bool
     ended: bool
     slot: str | None
@@ -41,7 +41,7 @@ class SelectedJob(NamedTuple):
 
 
 class JobsPage(TablePage[T], Generic[T]):
-    """A table of jobs that follows the running one. Jobs can be skipped and stopped."""
+    """A table of jobs or trials, whose cursor follows the running one; they can be skipped and stopped."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -52,7 +52,7 @@ class JobsPage(TablePage[T], Generic[T]):
             tooltip="Show the details of the job's worker, or the log of an earlier one.",
         ),
         Binding("x", "skip", "Skip or stop", id="stop", tooltip="Skip the selected job, or stop it if it is running."),
-        Binding("f", "follow", "Follow", id="follow", tooltip="Select what runs, and what runs after it.", show=False),
+        Binding("f", "follow", "Follow", id="follow", tooltip="Select the running job, then the next.", show=False),
     ]
     OPENED_BY = "queue"
     ENTER = "details"
@@ -76,11 +76,11 @@ class JobsPage(TablePage[T], Generic[T]):
         return action != "skip" or (job is not None and not job.ended)
 
     def action_follow(self) -> None:
-        """Selects the running job, and the next ones once it has ended."""
+        """Selects the running job and, once it has ended, the next one."""
         self.table.follow()
 
     async def action_details(self) -> None:
-        """Enlarges the pane of the job's worker, or opens the job's log if its slot has another one now."""
+        """Enlarges the pane of the job's worker; if the job is no longer on a slot, opens its log."""
         job = self.selected_job()
         if job is not None and job.slot is not None:
             self.dismiss(None)
@@ -109,7 +109,7 @@ class JobsPage(TablePage[T], Generic[T]):
 
 
 def _with_live_figures(job: JobRecord, worker: Worker, group_fps: float | None, now: float) -> JobRecord:
-    """Returns the job with the figures of its first worker, and the rate of all ranks if it runs as a group."""
+    """Returns the job with its worker's figures; for a group, those of the first worker and the rate of all ranks."""
     fps, newest, lasted_s = worker.fps, worker.newest, worker.attempt_s(now)
     rate = group_fps if job.world_size is not None else fps.settled if fps is not None else None
     shown = Fps(None, rate, None, 0)
@@ -156,9 +156,9 @@ class QueuePage(JobsPage[JobRecord]):
         )
         self._records: dict[int, JobRecord] = {}
         self._version = -1
-        """Version of the queue at the last query."""
+        """Version of the queue at the last query; -1 before."""
         self._names: set[str] = set()
-        """Names of the results with columns, plus the empty one; none before the columns are known."""
+        """Names of the results that have columns, and an empty name; an empty set if the columns must be set."""
         self._live: set[int] = set()
         """Numbers of the jobs shown with their worker's figures."""
         self._best = ""
@@ -178,12 +178,12 @@ class QueuePage(JobsPage[JobRecord]):
         await asyncio.sleep(self.POLL_INTERVAL_S * (len(self._records) // JOBS_PER_QUERY))  # longer queues less often
         parts = [await self.app.engine.queue(first, JOBS_PER_QUERY) for first in range(0, queue.jobs, JOBS_PER_QUERY)]
         self._version = queue.version
-        self._records = {job.number: job for part in parts for job in part}  # a job that moves may be in two parts
+        self._records = {job.number: job for part in parts for job in part}  # a job that has moved may be in two parts
         self._names.clear()
         self.update_snapshot()
 
     def _arrange(self, jobs: Sequence[JobRecord]) -> None:
-        """Sets the columns for these jobs, and finds the best one by the sweep's metric."""
+        """Sets the columns for these jobs, and finds the best job by the sweep's metric."""
         sweep, column, self._best = self.app.view.session.spec.sweep, None, ""
         with suppress(GmgError):  # no job has reported it yet
             order, column, _ = ordered(jobs, sweep.best if sweep is not None else None)
@@ -227,7 +227,7 @@ class QueuePage(JobsPage[JobRecord]):
         """Yields the job with its reason, its values and its log."""
         yield Fact("", f"#{row.number} {row.name}  {_state(row)}  {row.log or ''}", "strong")
         texts = (row.reason or "", worker_text.STATE_STYLES[row.state]), (worker_text.values_of(row), "dim")
-        yield from (Fact("", *each) for each in texts if each[0])
+        yield from (Fact("", *piece) for piece in texts if piece[0])
 
     # Keys
 
@@ -255,5 +255,5 @@ class QueuePage(JobsPage[JobRecord]):
         if not failed:
             self.app.say("No job has failed.")
             return
-        # Each moves to the head of the queue, so the last one named runs first.
+        # Each job moves to the head of the queue, so the last one sent runs first.
         self.act(QueueAction.RETRY, *failed[::-1])

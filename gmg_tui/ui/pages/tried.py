@@ -23,11 +23,11 @@ class TriedRow(NamedTuple):
 
     tried: Tried
     mark: str = ""
-    """`fastest`; in a tuning also `recommended`; else empty."""
+    """`fastest` or, in a tuning, `recommended`; empty for all other rows."""
 
     @property
     def key(self) -> str:
-        """The full arguments, as masked ones may be equal in several rows."""
+        """The row's identity: the full arguments, as masked ones may be equal in several rows."""
         return repr((self.tried.args, sorted(self.tried.env.items())))
 
 
@@ -101,7 +101,7 @@ class TriedPage(TablePage[TriedRow]):
         self.listing.show(shown, "Nothing has been tried yet.")
 
     def _best(self, rows: Sequence[Tried]) -> Tried | None:
-        """Returns the fastest; in a tuning, its more carefully measured recommendation."""
+        """Returns the fastest; in a tuning, the recommended ones, which are measured more carefully; None without any."""
         view = self.app.view
         tuning, spec = view.snapshot.tuning, view.session.spec
         if tuning is None:
@@ -117,7 +117,7 @@ class TriedPage(TablePage[TriedRow]):
         return ("Tried", "title"), (f"  {count}", "dim")
 
     def facts(self, row: TriedRow) -> Iterator[Fact]:
-        """Yields the arguments in full, why an attempt failed, and the attempts."""
+        """Yields the arguments in full, the reason of a failure, and the attempts."""
         tried = row.tried
         counts = (
             f"{tried.running:,} running" if tried.running else "",

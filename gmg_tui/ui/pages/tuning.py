@@ -28,7 +28,7 @@ _STYLES: Final = {
 
 
 class TuningPage(JobsPage[Trial]):
-    """The first page of a `gmg-tui tune` session."""
+    """The page that a `gmg-tui tune` session opens with."""
 
     DEFAULT_CSS = """
     TuningPage {
@@ -60,7 +60,7 @@ class TuningPage(JobsPage[Trial]):
         )
         super().__init__(trials)
         letters, *columns = tuning_text.answer_columns(spec)
-        letters = replace(letters, value=lambda row: f"{row[0][0].upper()} {row[0]}")  # as on the axis of the curve
+        letters = replace(letters, value=lambda row: f"{row[0][0].upper()} {row[0]}")  # the letter on the curve's axis
         self._answers = Table([letters, *columns], key=lambda named: named[0])
         self._curve = Lines(self._curve_rows, id="curve")
         self._notes = Facts()
@@ -101,7 +101,7 @@ class TuningPage(JobsPage[Trial]):
         return curve(self._tuning, self._tuning.answer, self._selected_number, width, height)
 
     def title_pieces(self) -> list[Piece]:
-        """Returns the trials and the time, then the step, which is cut in a narrow terminal."""
+        """Returns the counts of trials and the time, then the step, which a narrow terminal cuts off."""
         tuning, view = self._tuning, self.app.view
         failed = sum(trial.state is TrialState.FAILED for trial in tuning.trials)
         running = sum(trial.state is TrialState.RUNNING for trial in tuning.trials)

@@ -1,4 +1,4 @@
-"""The tab of reported metrics with their recent history, above the facts of the worker and its GPU."""
+"""The tab with reported metrics and their recent history, above facts about the worker and its GPU."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ _TICK_CELLS: Final = 16
 
 
 class NamedCurve(NamedTuple):
-    """A metric."""
+    """A metric's name and curve."""
 
     name: str
     curve: Curve
@@ -65,9 +65,9 @@ _COLUMNS: Final = (
 
 
 def sort_metrics(curves: Mapping[str, Curve]) -> list[NamedCurve]:
-    """Returns the metrics by group, those with rewards first."""
+    """Returns the metrics sorted by group, groups with rewards first."""
     ranks: dict[str, int] = {}
-    for metric in (named := [NamedCurve(*each) for each in curves.items()]):
+    for metric in (named := [NamedCurve(*item) for item in curves.items()]):
         ranks[metric.group] = min(rank(metric.name), ranks.get(metric.group, rank(metric.name)))
     return sorted(named, key=lambda metric: (ranks[metric.group], metric.group, rank(metric.name), metric.name))
 
@@ -97,7 +97,7 @@ class MetricsTab(Vertical):
         yield from (self.table, self._facts, self._drawing)
 
     def show(self, curves: Mapping[str, Curve], facts: Iterable[Fact], empty: str) -> None:
-        """Shows these metrics, or why there are none, above the facts."""
+        """Shows these metrics, or the text `empty`, above the facts."""
         self._curves, self.table.empty = curves, empty
         self._drawing.display = bool(self.chart)
         self.table.display = self._facts.display = not self.chart
@@ -117,11 +117,11 @@ class MetricsTab(Vertical):
 
     @property
     def text(self) -> str:
-        """The cells of the metric under the cursor."""
+        """The cells of the metric under the cursor, to copy."""
         return self.table.text
 
     def action_go(self, direction: str) -> None:
-        """Moves the cursor, or beyond the last metric scrolls the facts."""
+        """Moves the cursor; beyond the last metric, scrolls the facts."""
         is_up = direction in {"line-up", "up", "home"}
         in_facts = self._facts.scroll_y > 0 if is_up else self.table.cursor_row + 1 >= self.table.row_count
         (self._facts if in_facts else self.table).action_go(direction)

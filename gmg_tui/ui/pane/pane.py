@@ -29,20 +29,20 @@ from gmg_tui.ui.view import Tab, View, job_on
 
 _MAX_NOTES: Final = 4
 _MIN_STATUS_CELLS: Final = 22
-"""Free cells beside the tabs needed for lines between them."""
+"""Minimum free cells beside the tabs to draw lines between them."""
 _URGENT_STYLES: Final = frozenset({"warn", "strong"})
-"""Styles of states that take room from the tabs."""
+"""Styles of status texts that take room from the tabs."""
 
 
 TabWidget: TypeAlias = LogView | Lines | Facts | DescribedTable[Any] | MetricsTab
 
 
 class PaneTab(NamedTuple):
-    """The widget of a tab, and how it is filled."""
+    """The widget of a tab, and the functions that fill it."""
 
     widget: TabWidget
     show: Callable[[Any], object]
-    """Shows the newest snapshot and the engine's answer (None before the first)."""
+    """Shows the newest snapshot and the engine's answer, None before the first."""
     ask: Callable[[str], Awaitable[object]] | None = None
     """Queries the engine about a slot for data not in snapshots. Raises `GmgError`."""
 
@@ -86,8 +86,8 @@ class Pane(Vertical):
             self._tabs[tab] = self._make(tab)
             await self.mount(self._tabs[tab].widget)
         self._view.tab = tab
-        for each, made in self._tabs.items():
-            made.widget.display = each is tab
+        for name, made in self._tabs.items():
+            made.widget.display = name is tab
         self._failure = ""
         self.update()
         self._poll()
@@ -110,7 +110,7 @@ class Pane(Vertical):
                 columns = facts.attempt_columns(lambda: self._view.snapshot.time)
                 style = worker_text.STATE_STYLES
                 return self._table_tab(
-                    Table(columns, key=lambda each: str(each.number), style=lambda each: style[each.state]),
+                    Table(columns, key=lambda row: str(row.number), style=lambda row: style[row.state]),
                     facts.attempt_facts,
                     self._attempts,
                     lambda _: self._waiting_text or "No attempt has started yet.",
@@ -147,13 +147,13 @@ class Pane(Vertical):
         table: Table[Any],
         describe: Callable[[Any], Iterable[Fact]],
         rows_of: Callable[[Any], Sequence[object]],
-        why_none: Callable[[Any], str],
+        empty_text: Callable[[Any], str],
         ask: Callable[[str], Awaitable[object]],
     ) -> PaneTab:
-        """Returns a tab with a table of the answers' rows."""
-        table.can_focus = False  # moved by the main screen's keys
+        """Returns a tab with a table, whose rows `rows_of` takes from the engine's answer."""
+        table.can_focus = False  # the main screen's keys move its cursor
         listing = DescribedTable(table, describe)
-        return PaneTab(listing, lambda answer: listing.show(rows_of(answer), why_none(answer)), ask)
+        return PaneTab(listing, lambda answer: listing.show(rows_of(answer), empty_text(answer)), ask)
 
     @property
     def shown(self) -> TabWidget:
@@ -204,7 +204,7 @@ class Pane(Vertical):
 
     @property
     def _waiting_text(self) -> str:
-        """The text shown until the engine has answered; empty after that."""
+        """The text to show until the engine has answered; then empty."""
         return "" if self._view.tab in self._answers else self._failure or "Waiting for the engine"
 
     def on_log_view_changed(self) -> None:
@@ -283,8 +283,8 @@ class Pane(Vertical):
         worker = self._view.worker_on(self._slot)
         if details is None or worker is None:
             return ()
-        newest = structs.replace(worker.newest, state=worker.state)  # the record's state is set only at its end
-        return [newest if newest.number == each.number else each for each in details.attempts][::-1]
+        newest = structs.replace(worker.newest, state=worker.state)  # an attempt's state is set only at its end
+        return [newest if newest.number == attempt.number else attempt for attempt in details.attempts][::-1]
 
     # The row of tabs
 
@@ -295,7 +295,7 @@ class Pane(Vertical):
         if self._view.tab is not Tab.LOG:
             return [(self._slot, "title")]
         status = self.log_view.status()
-        return [each for each in status if each[0] != "following"] if self._view.already_ended else status
+        return [piece for piece in status if piece[0] != "following"] if self._view.already_ended else status
 
     def _tab_rows(self, width: int, height: int) -> Sequence[Row]:
         row, status, names = Row(width, "─", "border"), self._status(), {tab: tab.value for tab in Tab}
@@ -307,14 +307,14 @@ class Pane(Vertical):
         tabs, active = list(Tab), list(Tab).index(self._view.tab)
         if sum(len(gap + name) for name in names.values()) > room:
             room -= len(" …")
-        for tab in (*tabs[:active:-1], *tabs[:active]):  # the active one always has room
+        for tab in (*tabs[:active:-1], *tabs[:active]):  # the active tab always stays
             if sum(len(gap + name) for name in names.values()) > room:
                 del names[tab]
         for tab, name in names.items():
             style = "tab" if tab is self._view.tab else "dim"
             row.add(gap, "border").add(name, style, click=("screen.show_tab", tab.value))
         row.add("" if len(names) == len(tabs) else " …", "dim").add(" ")
-        for text, style in status:  # the most important first
+        for text, style in status:
             text = cut(text, row.room - 2) if style in _URGENT_STYLES else text
             row.end(f" {text} " if text else "", style)
         return [row]
@@ -325,7 +325,7 @@ def title_rows(view: View, width: int, height: int) -> Sequence[Row]:
     if not view.selected:
         return [Row(width).add(view.empty_text, "warn")]
     if view.selected not in view.slots:
-        return [Row(width).add(f" {view.selected} is not in use any more", "warn")]
+        return [Row(width).add(f" {view.selected} is no longer in use", "warn")]
     entry = view.slot_view(view.selected)
     worker, row = entry.worker, Row(width)
     row.end(f"{view.slots.index(view.selected) + 1} of {len(view.slots)} ", "dim")

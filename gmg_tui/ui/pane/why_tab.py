@@ -15,23 +15,23 @@ from gmg_tui.ui.facts import Fact, Facts
 from gmg_tui.ui.view import View
 
 SPEED_POLL_INTERVAL_S: Final = 0.2
-"""Seconds between two queries of speed facts, which take nearly a second."""
+"""Seconds between an answer and the next query of speed facts, which takes nearly a second."""
 
 
 class WhyTab(Facts):
-    """The verdict on the selected worker, its figures and, once sampled, the result of its Python stacks."""
+    """The verdict on the selected worker's speed, with its figures, and its Python stacks once taken."""
 
     def __init__(self, view: View, engine: Source) -> None:
         super().__init__()
         self._view, self._engine = view, engine
         self._speed: SpeedFacts | None = None
         self._sampled: tuple[str, str | None, HotSpot | None] = "", None, None
-        """The slot whose stacks were sampled, an error, and the function found."""
+        """The slot whose stacks were sampled, a message if no function was found, and the slowest function."""
         self._shown_stacks: tuple[str, float, list[Fact]] = "", 0.0, []
-        """The slot whose stacks are shown, the time they were taken, and the stacks."""
+        """The slot whose stacks are shown, the Unix time they were taken, and the stacks."""
 
     def show_verdict(self, speed: SpeedFacts | None) -> None:
-        """Shows the verdict (None until the facts are known) and the stacks."""
+        """Shows the verdict on `speed` (None until the engine has answered) and the stacks."""
         self._speed = speed
         verdict = self._verdict_facts(speed) if speed is not None else [Fact("", "Waiting for the engine", "dim")]
         slot, taken, traces = self._shown_stacks
@@ -71,12 +71,12 @@ class WhyTab(Facts):
 
     @work(exclusive=True, group="traces")
     async def show_stacks(self) -> None:
-        """Shows the stacks of the selected worker and its group, taken only once: it interrupts them."""
+        """Takes and shows the stacks of the selected worker and its group, only once, as this interrupts them."""
         slot, time = self._view.selected, self._view.snapshot.time
         self._shown_stacks = slot, time, []
         self.show_verdict(self._speed)
         try:
-            traces = [fact for each in await self._engine.stacks(slot) for fact in _stack_facts(each)]
+            traces = [fact for taken in await self._engine.stacks(slot) for fact in _stack_facts(taken)]
         except GmgError as error:
             traces = [Fact("", str(error), "warn")]
         self._shown_stacks = slot, time, traces

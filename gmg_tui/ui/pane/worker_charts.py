@@ -19,10 +19,10 @@ _METRICS: Final = ("fps", "gpu_util_pct", "memory_used_mib", "power_w", "sm_pct"
 
 
 def chart_rows(entry: SlotView, series: Series, width: int, height: int) -> list[Row]:
-    """Returns as many charts of a worker as fit, over its life or its job's newest attempt, on one time axis."""
+    """Returns the charts of a worker that fit, over its life or its job's newest attempt, on one time axis."""
     series = _of_worker(series, entry.worker)
     shown = list(tracks(entry, series))
-    if entry.worker.state.ended:  # the GPU's figures of now are not the worker's
+    if entry.worker.state.ended:  # the GPU's current figures are not this worker's
         shown[1:] = [track._replace(now="") for track in shown[1:]]
     count = min(len(shown), max(0, height - AXIS_ROWS) // _MIN_ROWS)
     if not count or width < _MIN_WIDTH:
@@ -31,7 +31,7 @@ def chart_rows(entry: SlotView, series: Series, width: int, height: int) -> list
 
 
 def _of_worker(series: Series, worker: Worker) -> Series:
-    """Returns the part of a slot's series about the worker: from its job's newest attempt on, until its end."""
+    """Returns the worker's part of a slot's series: from the start of its job's newest attempt until its end."""
     count, step_s = len(series.fps), series.step_s
     late_s = max(0.0, series.end - worker.state_since) if worker.state.ended else 0.0
     last = max(0, count - int(late_s / step_s))

@@ -71,7 +71,7 @@ def _genesis(worker: Worker) -> str:
 
 
 def gpu_facts(gpu: Gpu, sample: GpuSample | None, worker: Worker, *, at_end: bool = False) -> Iterator[Fact]:
-    """Yields the newest sample (with `over`, the run's last one), what does not change, and the health."""
+    """Yields the newest sample (with `over`, the run's last one), constant facts, and the health."""
     late = sample is not None and sample.age_s is not None and not sample.silent
     now = "GPU at the end" if at_end else "GPU now"
     yield Fact(f"GPU {units.span(sample.age_s)} ago" if sample is not None and late else now)
@@ -113,7 +113,7 @@ def _sample_facts(gpu: Gpu, sample: GpuSample, worker: Worker, *, at_end: bool) 
 
 
 def health_facts(health: GpuHealth) -> Iterator[Fact]:
-    """Yields all problems with advice, then the counters; `n/a` if the GPU does not report one."""
+    """Yields all problems with advice, then the counters: `n/a` for those the GPU does not report."""
     yield Fact("Health")
     for trouble in health.troubles:
         style = "error" if trouble.fatal else "warn"
@@ -137,7 +137,7 @@ def health_facts(health: GpuHealth) -> Iterator[Fact]:
 
 
 def process_owner(process: GpuProcess) -> str:
-    """Returns the owner: a worker of this session, someone else, or not visible; a container cannot resolve host PIDs."""
+    """Returns the owner of a process; `host's PID` if a container cannot resolve its PID."""
     if process.slot is not None:
         return f"{process.slot} worker"
     if process.session is not None:
@@ -194,7 +194,7 @@ def attempt_columns(now: Callable[[], float]) -> tuple[Column[Attempt], ...]:
 
 
 def attempt_facts(attempt: Attempt) -> Iterator[Fact]:
-    """Yields an attempt's arguments in full, how it ended, and its metrics."""
+    """Yields an attempt's arguments in full, its reason, and its metrics."""
     yield Fact("arguments", join_args(attempt.args) or "none")
     if attempt.reason:
         yield Fact("reason", attempt.reason, "error" if attempt.state.value == "failed" else "text")

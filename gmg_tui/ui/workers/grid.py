@@ -20,12 +20,12 @@ from gmg_tui.ui.workers.table import ROWS_AROUND_TABLE, WorkerTable, node_line
 MIN_LOG_ROWS: Final = 6
 """Minimum rows for the log, including its title."""
 _MIN_LOG_ROWS_BELOW_TILES: Final = 8
-"""Minimum rows for the log below tiles, unless the user wants tiles."""
+"""Minimum rows for the log to show tiles without the user's choice."""
 MIN_TILE_ROWS: Final = 8
 """Rows of the smallest tile, including its frame."""
 _MAX_TILE_ROWS: Final = 19
 _PANE_SHARE, _MAX_PANE_ROWS = 0.62, 30
-"""Share of the screen, and maximum rows, that growing tiles leave to the pane."""
+"""The pane's share of the screen, and its maximum rows, beside tiles taller than the minimum."""
 _FRAME_WIDTH: Final = 4
 """Columns of a tile's frame and padding."""
 MIN_TILE_COLUMNS: Final = 38
@@ -53,7 +53,7 @@ class Plan(NamedTuple):
     columns: int
     """Tiles side by side; 1 in the table."""
     height: int
-    """Rows of cells that the grid takes."""
+    """Rows of the terminal for the workers."""
     tile_height: int = MIN_TILE_ROWS
 
 
@@ -66,19 +66,19 @@ def plan(view: View, width: int, height: int) -> Plan:
 
     # The fewest columns for the same number of rows: wider tiles.
     rows, room = rows_of(widest), height - MIN_LOG_ROWS
-    columns = next(each for each in range(1, widest + 1) if rows_of(each) == rows)
+    columns = next(count for count in range(1, widest + 1) if rows_of(count) == rows)
     fits = rows <= height - _MIN_LOG_ROWS_BELOW_TILES and width >= MIN_TILE_COLUMNS
     if not rows or view.tiles is False or (view.tiles is None and not fits) or room < MIN_TILE_ROWS:
         return Plan(tiles=False, columns=1, height=max(3, min(len(view.bands(1)) + ROWS_AROUND_TABLE, room)))
     tallest = range(_MAX_TILE_ROWS, MIN_TILE_ROWS, -1)
     most = height - min(height * _PANE_SHARE, _MAX_PANE_ROWS)
-    each = next((each for each in tallest if rows_of(columns, each) <= most), MIN_TILE_ROWS)
-    rows = rows_of(columns, each)
-    return Plan(True, columns, rows if rows <= room else room - room % MIN_TILE_ROWS, each)
+    tile_height = next((count for count in tallest if rows_of(columns, count) <= most), MIN_TILE_ROWS)
+    rows = rows_of(columns, tile_height)
+    return Plan(True, columns, rows if rows <= room else room - room % MIN_TILE_ROWS, tile_height)
 
 
 class Grid(Vertical):
-    """The workers as tiles if these fit, else as a table above a line about the selected one."""
+    """The workers as tiles or, if these do not fit, as a table above a line about the selected one."""
 
     DEFAULT_CSS = "Grid { & > DescribedTable > Facts { height: 1; padding: 0 2; overflow: hidden; } }"
 
@@ -94,7 +94,7 @@ class Grid(Vertical):
         yield from (self._tiles, self._listing)
 
     def lay_out(self, height: int) -> None:
-        """Takes the rows for the workers out of `height`, and shows their current state."""
+        """Takes the rows for the workers from the `height` shared with the pane, and shows their current state."""
         self.plan = plan(self._view, self.app.size.width, height)
         self.styles.height = self.plan.height
         self._tiles.display, self._listing.display = self.plan.tiles, not self.plan.tiles
@@ -126,7 +126,7 @@ class Tiles(Rows):
         ends = list(accumulate(1 if band.node else plan.tile_height for band in bands))
         self._bands = list(zip([0, *ends], ends, bands, strict=False))
         self.virtual_size = Size(self.size.width, ends[-1])
-        if (before, self._selected) != (plan, self._view.selected):  # else respect scrolling
+        if (before, self._selected) != (plan, self._view.selected):  # else keep the user's scrolling
             self.on_resize()
         self.update_rows()
 
@@ -171,10 +171,8 @@ def tile(entry: SlotView, width: int, height: int, line: RateLine) -> list[Row]:
     inner, middle = width - _FRAME_WIDTH, height - _FIXED_TILE_ROWS
     failed = entry.worker.state is WorkerState.FAILED  # reason and arguments matter more than history
     notes = _note_rows(entry, inner, middle if failed else middle - 1)
-    has_line = any(each is not None for each in line.deviations)
-    free = max(
-        0, min(_NOTE_ROWS, middle - _MIN_GRAPH_ROWS)
-    )  # even without notes, so that all graphs have the same height
+    has_line = any(deviation is not None for deviation in line.deviations)
+    free = max(0, min(_NOTE_ROWS, middle - _MIN_GRAPH_ROWS))  # even without notes: all graphs have the same height
     history = line_rows(line, middle - max(free, len(notes))) if has_line else []
     blank = [Row(inner)] * (middle - len(notes) - len(history))
     rows = [
@@ -216,7 +214,7 @@ def _head(entry: SlotView, width: int, corner: str, line: str, border: str) -> R
     if worker.job is not None:
         row.add(f" {job_of(worker)}", limit=row.room - 1)
     gpu = worker_text.gpu_name(entry.slot)
-    while gpu and len(gpu) + 4 > row.room:  # drop last words until the name fits
+    while gpu and len(gpu) + 4 > row.room:  # drop words at the end until the name fits
         gpu = gpu.rpartition(" ")[0]
     return row.add(f" · {gpu} " if gpu else " ", "dim")
 
@@ -278,7 +276,7 @@ def _memory_row(entry: SlotView, row: Row) -> Row:
 
 
 def _note_rows(entry: SlotView, inner: int, most: int) -> list[Row]:
-    """Returns up to `most` rows of remarks, then a failed worker's arguments or the newest output."""
+    """Returns up to `most` rows: remarks, then a failed worker's arguments or the newest line of output."""
     worker, rows, last = entry.worker, list[Row](), list[Row]()
     failed, line = worker.state is WorkerState.FAILED, worker_text.last_line(worker)
     if failed and worker.newest.args:

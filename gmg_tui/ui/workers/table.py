@@ -19,13 +19,13 @@ from gmg_tui.ui.workers.rate_line import RateLine, deviation_style, line_text, r
 ROWS_AROUND_TABLE: Final = 2
 """Rows around the table: the heading above, and the selected worker's line below."""
 _MIN_WIDTH_FOR_ENVS: Final = 120
-"""Minimum columns to show the number of environments."""
+"""Minimum width to show the number of environments."""
 _MIN_WIDTH_FOR_HISTORY: Final = 72
-"""Minimum columns to show the history."""
+"""Minimum width to show the history."""
 _MIN_HISTORY_CELLS, _MAX_HISTORY_CELLS = 8, 30
 """Minimum and maximum cells of a history."""
-_STATES_WITHOUT_RATE: Final = frozenset({WorkerState.STOPPING, WorkerState.RESTARTING})
-"""States shown instead of the last rate."""
+_WITHOUT_RATE: Final = frozenset({WorkerState.STOPPING, WorkerState.RESTARTING})
+"""States in which notes may cover the last rate."""
 _GPU: Final = ("gpu_util_pct", "memory", "power_w", "temperature_c")
 _CPU: Final = ("cpu_pct", "memory_rss_mib")
 _COLUMNS: Final[dict[str, Column[Any]]] = WORKERS | {
@@ -52,11 +52,9 @@ def _notes(entry: SlotView) -> list[Piece]:
     return notes
 
 
-def _cover_rate(worker: Worker, notes: Sequence[Piece]) -> bool:
-    """Returns True if notes cover the rate: it is out of date, or there is an error."""
-    current = (
-        worker.fps is not None and not worker_text.is_getting_ready(worker) and worker.state not in _STATES_WITHOUT_RATE
-    )
+def _notes_cover_rate(worker: Worker, notes: Sequence[Piece]) -> bool:
+    """Returns True if notes cover the rate, because it is out of date or there is an error."""
+    current = worker.fps is not None and not worker_text.is_getting_ready(worker) and worker.state not in _WITHOUT_RATE
     return bool(notes) and (not current or notes[0][1] == "error")
 
 
@@ -68,7 +66,7 @@ class _Visible(NamedTuple):
 
 
 class WorkerTable(Table[Band]):
-    """The table of workers and the lines of their nodes. The cursor is the view's selection."""
+    """The table of workers, with the lines of nodes. The view's selected slot is the cursor."""
 
     GAP: ClassVar[int] = 1
     FILL_COLUMN: ClassVar[str] = "notes"
@@ -97,19 +95,19 @@ class WorkerTable(Table[Band]):
         return [_COLUMNS[name] for name in names]
 
     def make_strips(self, width: int, height: int) -> list[Strip]:
-        """Returns the heading, with the view's order, and the visible rows."""
+        """Returns the heading, with the sort arrow, and the visible rows."""
         order = self._view.order
         self._sort_by, self._descending = order if order != SLOT_ORDER else "", not ORDERS[order].left
         self.prepare(width, [self._rows[key] for key in self._keys[round(self.scroll_y) :][:height]])
         return super().make_strips(width, height)
 
     def prepare(self, width: int, bands: Sequence[Band]) -> None:
-        """Prepares the workers in the visible rows, with their histories on one scale."""
+        """Caches the workers in the visible rows, with their histories on one scale, for `cell`."""
         self._widths["history"] = cells = max(_MIN_HISTORY_CELLS, min(_MAX_HISTORY_CELLS, width // 4 - 12))
         entries = {band.slots[0]: self._view.slot_view(band.slots[0]) for band in bands if not band.node}
         lines = rate_lines(entries.values(), cells)
         self._visible = {
-            slot: _Visible(entry, notes := _notes(entry), _cover_rate(entry.worker, notes), lines[slot])
+            slot: _Visible(entry, notes := _notes(entry), _notes_cover_rate(entry.worker, notes), lines[slot])
             for slot, entry in entries.items()
         }
 
@@ -148,7 +146,7 @@ class WorkerTable(Table[Band]):
         return node_line(self._view, band, width) if band.node else super().line(band, cells, width)
 
     def reveal_cursor(self) -> None:
-        """Scrolls to the selected worker, with the line of its node if that is above."""
+        """Scrolls to the selected worker, and to its node's line if directly above."""
         above = self._rows[self._keys[self.cursor_row - 1]] if self.cursor_row else None
         self.reveal(self.cursor_row - (above is not None and not above.slots), self.cursor_row + 1, 1)
 
@@ -183,19 +181,19 @@ class WorkerTable(Table[Band]):
 def node_line(view: View, band: Band, width: int) -> Row:
     """Returns a node's line: its GPUs, workers, rate, power and problems."""
     entries = [view.slot_view(name) for name in view.nodes[band.node]]
-    present = [each for each in entries if view.worker_on(each.slot.name) is not None]
-    workers = [each.worker for each in present]
-    samples = [each.sample for each in present if each.sample is not None]
+    present = [entry for entry in entries if view.worker_on(entry.slot.name) is not None]
+    workers = [entry.worker for entry in present]
+    samples = [entry.sample for entry in present if entry.sample is not None]
     powers = {sample.uuid: sample.power_w for sample in samples if sample.power_w is not None}
     here = view.selected in band.slots
     row = Row(width).end(f"{sum(powers.values()):9,.0f} W " if powers else " " * 12)
-    fps = total_fps(tuple(each for each in workers if each.lost_since is None))
+    fps = total_fps(tuple(worker for worker in workers if worker.lost_since is None))
     row.end(f"  Σ {units.fps(fps):>11} FPS" if fps is not None else " " * 19, "fps")
     row.add("▸" if here else " ", "selected")
     row.add("◆" if view.marked.intersection(band.slots) else " ", "warn")
     name = band.node.ljust(max(map(len, view.nodes)))
     row.add(f"{'+' if band.slots else '-'} {name} ", "strong" if here else "title")
-    gpus = len({each.slot.gpu.uuid for each in entries if each.slot.gpu is not None})
+    gpus = len({entry.slot.gpu.uuid for entry in entries if entry.slot.gpu is not None})
     row.add(units.count(gpus, "GPU") if gpus == len(entries) else units.count(len(entries), "slot"), "dim")
     for text, style in state_counts(workers):
         row.add(text, style)
@@ -210,14 +208,14 @@ def node_line(view: View, band: Band, width: int) -> Row:
 
 
 def node_note(view: View, name: str) -> Piece | None:
-    """Returns the problem of a node; None without one."""
-    node = next((each for each in view.snapshot.nodes if each.name == name), None)
+    """Returns the problem of a node; None if there is none."""
+    node = next((node for node in view.snapshot.nodes if node.name == name), None)
     if node is None:
         return None
-    why = f": {node.trouble}" if node.trouble else ""
+    cause = f": {node.trouble}" if node.trouble else ""
     if node.lost_since is not None:
-        return f"{worker_text.lost_text(node.lost_since)}{why}", "error"
+        return f"{worker_text.lost_text(node.lost_since)}{cause}", "error"
     if node.silent_s is not None or not node.connected:
         silent = f"silent for {units.span(node.silent_s)}" if node.silent_s is not None else "not connected"
-        return f"{silent}{why}", "warn"
+        return f"{silent}{cause}", "warn"
     return (node.trouble, "warn") if node.trouble else None
