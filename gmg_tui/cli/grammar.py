@@ -172,7 +172,7 @@ def settings_of(command: str) -> Settings | None:
         if settings.readers:
             from gmg_tui.scripts.readers import formats
 
-            formats.of_settings(settings.readers)
+            formats.from_settings(settings.readers)
     except GmgError as error:
         raise GmgError(f"{file}: {error}") from error
     return settings

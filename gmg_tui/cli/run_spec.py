@@ -96,7 +96,7 @@ def create_session(
 
     Without `--name`, the session is named after the file `after`, else after the script. Raises `GmgError`.
     """
-    if torchrun.starts(program.script, module=program.module) and fields["ddp"] is not None:
+    if torchrun.is_torchrun(program.script, module=program.module) and fields["ddp"] is not None:
         raise GmgError(f"{program.script}: --ddp replaces torchrun; give the script itself: --ddp TRAIN.py")
     folder = sessions.create(options.name, after or program.script)
     try:

@@ -46,7 +46,7 @@ class Hardware:
         Raises `GmgError` if the requested GPUs do not exist.
         """
         if spec.cpu is not None:
-            own_ranks = spec.sweep is None and torchrun.starts(spec.script, module=spec.module)
+            own_ranks = spec.sweep is None and torchrun.is_torchrun(spec.script, module=spec.module)
             slots, idle = grouped(selection.cpu_slots(1 if own_ranks else spec.cpu), spec)
             return cls(slots, None, idle=idle)
         nvml, gpus, visible = _driver(spec)

@@ -188,7 +188,7 @@ class Engine:
             self._supervisor.note("patterns", host.warning)
         if fleet is None and hardware.warnings:
             self._supervisor.note("gpus", "; ".join(hardware.warnings))
-        if torchrun.starts(spec.script, module=spec.module) and spec.sweep is None:
+        if torchrun.is_torchrun(spec.script, module=spec.module) and spec.sweep is None:
             self._supervisor.note("torchrun", torchrun.advice(spec.script))
 
     @property

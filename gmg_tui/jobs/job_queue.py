@@ -12,7 +12,7 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.model.jobs import SKIPPED
 from gmg_tui.model.tried import TriedArguments
 from gmg_tui.scripts import checkpoints
-from gmg_tui.scripts.probe.counts import saved_unseen
+from gmg_tui.scripts.probe.counts import collect_abandoned
 from gmg_tui.session.store.reader import open_store
 from gmg_tui.session.store.writer import StoreWriter
 
@@ -220,7 +220,7 @@ def queue_of(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, tried
     with open_store(path) as stored:
         before, attempts = stored.jobs, [ran for those in stored.attempts.values() for ran in those]
         last, metrics = stored.last_snapshot, stored.last_metrics()
-    unseen = saved_unseen(path.parent.name)
+    unseen = collect_abandoned(path.parent.name)
     for ran in attempts:
         attempt = ran.attempt
         if attempt.ended is None and not attempt.state.ended:

@@ -1,4 +1,4 @@
-"""The Python interpreter of the workers: its choice, and its packages."""
+"""The Python interpreter of the workers: its choice and packages; and versions by git."""
 
 import os
 import shutil
@@ -17,15 +17,15 @@ GENESIS = ("genesis-world", "torch")
 _ENVIRONMENTS = {"VIRTUAL_ENV": "virtualenv", "CONDA_PREFIX": "conda environment"}
 """The variables of activated environments; a virtualenv inside a conda environment takes precedence."""
 _ANSWER_TIMEOUT_S = 30.0
-"""Limit for an interpreter's answer: it may be on a slow network disk."""
-_GIT_S = 2.0
+"""Seconds to wait for an interpreter, which may be on a slow network disk."""
+_GIT_TIMEOUT_S = 2.0
 _GENESIS = "genesis_world"
 _SITES = "lib/python3*/dist-packages", "local/lib/python3*/dist-packages", "lib/python3*/site-packages"
 _COMPILERS = "quadrants", "gstaichi", "taichi"
 """Genesis' compiler and its earlier names; each version compiles its own kernels."""
-_FIND = "import importlib.util, sys; sys.exit(importlib.util.find_spec('genesis') is None)"
-_HELLO = "import sys; print(sys.version_info[0])"
-_INSTALLERS = """
+_FIND_GENESIS = "import importlib.util, sys; sys.exit(importlib.util.find_spec('genesis') is None)"
+_PRINT_MAJOR = "import sys; print(sys.version_info[0])"
+_FIND_INSTALLER = """
 import importlib.util as u, os, sysconfig
 managed = sys.prefix == sys.base_prefix and os.path.exists(sysconfig.get_path("stdlib") + "/EXTERNALLY-MANAGED")
 print("managed" if managed else "pip" if u.find_spec("pip") else "none")
@@ -47,7 +47,7 @@ def default_python(environ: Mapping[str, str]) -> str:
 
 
 def installed(python: str) -> dict[str, str]:
-    """Returns the versions of the packages in the interpreter's environment, by file names."""
+    """Returns the versions of the packages in the interpreter's environment, from their folders' names."""
     infos = (path for site in _SITES for path in sorted(Path(python).parent.parent.glob(f"{site}/*-*.dist-info")))
     return dict(path.stem.split("-", 1) for path in infos)
 
@@ -63,7 +63,7 @@ def origin(python: str, environ: Mapping[str, str], given: str | None = None) ->
         return f"{python} ({given})"
     if (variable := _active(environ).get(python)) is not None:
         others = ""
-        with suppress(OSError):  # it was removed
+        with suppress(OSError):  # the environment was removed
             owner = Path(environ[variable]).stat().st_uid
             others = "" if owner in (os.getuid(), 0) else f" of {user_name(owner)}"
         return f"{python} (the active {_ENVIRONMENTS[variable]}{others}, {variable})"
@@ -86,7 +86,7 @@ def check_python(path: str) -> str:
         raise GmgError(f"--python {path}: not an executable program; give the path of a Python interpreter")
     python = str(Path(program).absolute())
     try:
-        answer = ask(python, _HELLO)
+        answer = ask(python, _PRINT_MAJOR)
     except subprocess.TimeoutExpired:
         raise GmgError(f"--python {path}: no answer within {_ANSWER_TIMEOUT_S:.0f} s; is it an interpreter?") from None
     except OSError as error:
@@ -99,13 +99,13 @@ def check_python(path: str) -> str:
 def has_genesis(python: str) -> bool:
     """True if the interpreter finds Genesis, without importing it, which takes up to a minute."""
     try:
-        return ask(python, _FIND).returncode == 0
+        return ask(python, _FIND_GENESIS).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
 
 
 def versions(python: str) -> Versions:
-    """Returns the packages of the interpreter's environment, by file names: nothing is started or imported."""
+    """Returns the versions of Python, Genesis, torch and the compiler, from file names: starts and imports nothing."""
     root, found = Path(python).parent.parent, installed(python)
     compiler = next((f"{name} {found[name]}" for name in _COMPILERS if name in found), None)
     # The version is in the name of a link's target, or of an environment's folder.
@@ -115,7 +115,7 @@ def versions(python: str) -> Versions:
 
 
 def version_numbers(version: str | None) -> tuple[int, ...]:
-    """Returns the numbers of a version, for comparisons; empty if unknown."""
+    """Returns the first three numbers of a version, for comparisons; empty if unknown."""
     return tuple(int(part) for part in (version or "").split(".")[:3] if part.isdecimal())
 
 
@@ -145,7 +145,7 @@ def commit_of(folder: str) -> str | None:
 def _git(folder: Path, environ: dict[str, str], *words: str) -> str | None:
     """Returns the output of a git command; None if it fails or is slow."""
     try:
-        done = _run(("git", "-c", "core.fsmonitor=false", "-C", str(folder), *words), _GIT_S, environ)
+        done = _run(("git", "-c", "core.fsmonitor=false", "-C", str(folder), *words), _GIT_TIMEOUT_S, environ)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.decode(errors="replace").strip() or None if done.returncode == 0 else None
@@ -162,7 +162,7 @@ def install_command(python: str, *packages: str) -> str:
     """Returns the command that installs packages for the interpreter, even without pip, as after `uv tool install`."""
     words = " ".join(packages or GENESIS)
     try:
-        found = ask(python, _INSTALLERS).stdout.strip()
+        found = ask(python, _FIND_INSTALLER).stdout.strip()
     except (OSError, subprocess.TimeoutExpired):
         found = b"pip"
     if found == b"managed":  # PEP 668
@@ -179,7 +179,7 @@ def ask(
 ) -> subprocess.CompletedProcess[bytes]:
     """Runs a short program that imports nothing from the current folder, where another user may have put modules.
 
-    Raises `OSError` or `subprocess.TimeoutExpired`, once the process is gone.
+    Raises `OSError`, or `subprocess.TimeoutExpired` once the process is killed.
     """
     command = [python, "-c", f"import sys; sys.path[:] = filter(None, sys.path)\n{program}"]  # -P is new in Python 3.11
     return _run(command, timeout_s or _ANSWER_TIMEOUT_S, env)

@@ -1,6 +1,6 @@
 """The variables that torchrun sets for a rank, and the output of torchrun.
 
-torch 2.13, in torch/distributed: run.py (`config_from_args`), elastic/agent/server/local_elastic_agent.py
+Sources: torch 2.13, in torch/distributed: run.py (`config_from_args`), elastic/agent/server/local_elastic_agent.py
 (`_start_workers`, `_set_local_rank_env`), elastic/multiprocessing/{api,tail_log}.py, errors/__init__.py
 (`ChildFailedError.format_msg`) and errors/error_handler.py (`ErrorHandler.record_exception`).
 """
@@ -30,8 +30,8 @@ GRACE_S = 40.0
 """Seconds to wait for torchrun, which kills its ranks 30 s after a signal."""
 _MODULES = frozenset({"torch.distributed.run", "torch.distributed.launch"})
 _SUMMARY = b"torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"
-_OF_A_RANK = re.compile(rb"^(?:\[(?:rank|default)\d{1,6}\]:\s?){1,2}")
-"""Prefixes of a rank's lines: the local rank, which `--tee` adds, then the rank, which torch adds."""
+_RANK_PREFIX = re.compile(rb"^(?:\[(?:rank|default)\d{1,6}\]:\s?){1,2}")
+"""Prefixes of a rank's lines: the local rank (from `--tee`), then the rank (from torch)."""
 _MAX_BYTES = 1 << 20
 
 
@@ -54,8 +54,8 @@ class _ErrorFile(Struct):
     """A string if written by a handler other than torch's."""
 
 
-def recorded(path: Path) -> Recorded | None:
-    """Returns the exception that a rank has recorded; None without a useful file. May block on a disk."""
+def read_error_file(path: Path) -> Recorded | None:
+    """Returns the exception that a rank has recorded; None without a readable one. May block on a disk."""
     try:
         with os.fdopen(open_regular(path), "rb") as file:
             content = json.loads(file.read(_MAX_BYTES))  # msgspec's decoder rejects lone surrogates
@@ -70,28 +70,28 @@ def recorded(path: Path) -> Recorded | None:
     return found if found.message.strip() else None
 
 
-def of_the_ranks(tail: Sequence[bytes]) -> Sequence[bytes]:
+def rank_output(tail: Sequence[bytes]) -> Sequence[bytes]:
     """Returns an attempt's last lines without the prefixes of ranks, and without torchrun's traceback and summary."""
     texts = [strip_ansi(line).strip() for line in tail]
     summary = next((index for index, text in enumerate(texts) if text.startswith(_SUMMARY)), None)
     if summary is not None:
         tail = tail[: max(index for index in range(summary + 1) if texts[index].startswith(TRACEBACK) or not index)]
-    return [_OF_A_RANK.sub(b"", line) for line in tail]
+    return [_RANK_PREFIX.sub(b"", line) for line in tail]
 
 
-def starts(script: str, *, module: bool) -> bool:
+def is_torchrun(script: str, *, module: bool) -> bool:
     """True if a command line runs torchrun, as a module or a script."""
     return script in _MODULES if module else Path(script).name == "torchrun"
 
 
 def stop_s(spec: RunSpec) -> float:
-    """Returns the seconds that workers have to end after SIGINT and SIGTERM."""
-    grace_s = GRACE_S if starts(spec.script, module=spec.module) else 0.0
+    """Returns the seconds that workers get to end, after SIGINT and SIGTERM together."""
+    grace_s = GRACE_S if is_torchrun(spec.script, module=spec.module) else 0.0
     return max(spec.sigint_wait_s, grace_s) + spec.sigterm_wait_s
 
 
 def advice(script: str) -> str:
-    """Recommends `--ddp` in place of torchrun."""
+    """Returns the advice to use `--ddp` in place of torchrun."""
     return f"{script} starts its ranks itself, so they appear as one worker; gmg-tui --ddp TRAIN.py shows each"
 
 
@@ -150,7 +150,7 @@ def variables(rendezvous: Rendezvous, base: Mapping[str, str]) -> dict[str, str]
 
 
 def free_port() -> int:
-    """Returns a free TCP port, 0 if there is none; another program may take it before it is used."""
+    """Returns a free TCP port; 0 if there is none. Another program may take it before it is used."""
     try:
         with socket.create_server(("", 0)) as server:
             return int(server.getsockname()[1])

@@ -29,7 +29,7 @@ def run(ground: Ground, *, quick: bool) -> list[Row]:
     folder = Path(ground.folder, ground.mark())
     folder.mkdir()
     gmg_probe.folder = str(folder)
-    _Counted.step = gmg_probe._counting(_Plain.step, "n_envs", "simulator")  # type: ignore[method-assign, no-untyped-call]
+    _Counted.step = gmg_probe._count_step(_Plain.step, "n_envs", "simulator")  # type: ignore[method-assign, no-untyped-call]
     times_us: dict[type[_Plain], list[float]] = {_Plain: [], _Counted: []}
     for _ in range(100 if quick else 3000):
         for kind, each in times_us.items():

@@ -11,7 +11,7 @@ import pytest
 from gmg_tui import session
 from gmg_tui.engine.api.client import _failed, framed
 from gmg_tui.model import Details
-from gmg_tui.scripts.readers.reported import _MAX_BYTES, ReportedResults
+from gmg_tui.scripts.readers.reported import _MAX_TOTAL_BYTES, ReportedResults
 from gmg_tui.session import protocol
 from gmg_tui.session.protocol import Answer
 from gmg_tui.session.store import reader
@@ -73,7 +73,7 @@ def test_the_newest_value_of_each_name_counts_and_the_total_is_limited() -> None
     assert reported.trouble is None
     for number in range(200):
         reported.read(b'gmg:result {"name-%d": "%s"}\n' % (number, b"y" * 10_000))
-    assert _MAX_BYTES - 20_000 < sum(map(len, map(str, reported.values.values()))) <= _MAX_BYTES
+    assert _MAX_TOTAL_BYTES - 20_000 < sum(map(len, map(str, reported.values.values()))) <= _MAX_TOTAL_BYTES
     assert reported.trouble == "gmg:result: 'name-199' is ignored: the limit is 1 MiB"
     reported.read(b'gmg:result {"step": 1000, "name-0": "small"}\n')
     assert (reported.values["step"], reported.values["name-0"]) == (1000, "small")

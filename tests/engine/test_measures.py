@@ -145,7 +145,7 @@ def test_the_current_rate_covers_whole_periods_also_after_a_long_pause(
     monkeypatch.setattr(gmg_probe, "monotonic_ns", lambda: now_ns)
     monkeypatch.setattr(gmg_probe, "folder", str(folder.path))
     monkeypatch.setattr(gmg_probe, "_counts", gmg_probe._Counts())  # type: ignore[no-untyped-call]
-    step = gmg_probe._counting(lambda _: None, "num_envs", "vector")  # type: ignore[no-untyped-call]
+    step = gmg_probe._count_step(lambda _: None, "num_envs", "vector")  # type: ignore[no-untyped-call]
     environment = SimpleNamespace(num_envs=8)
     seen, ends, counts, done = [], [], Counts(folder), 0
     for period in _periods(loop, pauses):

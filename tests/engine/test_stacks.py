@@ -72,7 +72,7 @@ async def test_stacks_are_not_written_into_a_file_of_the_script(tmp_path: Path) 
 
 
 def _python(folder: Path, code: str, **env: str) -> str:
-    added = {probe.FOLDER: str(folder)} | probe.on_path(env)
+    added = {probe.FOLDER_VARIABLE: str(folder)} | probe.python_path(env)
     ended = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, **env, **added}, capture_output=True, text=True, check=True
     )
@@ -82,7 +82,7 @@ def _python(folder: Path, code: str, **env: str) -> str:
 def test_a_script_does_not_see_our_path_entry(tmp_path: Path) -> None:
     assert probe.SITE not in _python(tmp_path, "import sys; print(sys.path)", PYTHONPATH=str(tmp_path))
     assert "Error" not in _python(tmp_path, "print(1)", PYTHONPATH="")
-    assert probe.on_path({"PYTHONPATH": ""})["PYTHONPATH"] == probe.SITE
+    assert probe.python_path({"PYTHONPATH": ""})["PYTHONPATH"] == probe.SITE
 
 
 def test_an_unwritable_folder_does_not_fail_the_script(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ async def test_torchrun_as_a_job_has_time_to_end_its_ranks(tmp_path: Path) -> No
     ],
 )
 def test_torchrun_is_recognised_by_its_command_line(script: str, module: bool, expected: bool) -> None:
-    assert torchrun.starts(script, module=module) is expected
+    assert torchrun.is_torchrun(script, module=module) is expected
 
 
 def test_a_stopping_engine_gives_torchrun_jobs_time_to_end() -> None:

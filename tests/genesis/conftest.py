@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui.scripts.genesis.environ import threads_each
+from gmg_tui.scripts.genesis.environ import thread_share
 
 THREADS = ("OMP_NUM_THREADS", "QD_NUM_THREADS")
 EXAMPLES = Path(__file__).parents[2] / "gmg_tui" / "examples"
@@ -30,7 +30,7 @@ def genesis_cache(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             name: os.environ.get(name, str(folder / name))
             for name in ("GS_CACHE_FILE_PATH", "QD_OFFLINE_CACHE_FILE_PATH")
         },
-        **dict.fromkeys(THREADS, str(threads_each(len(os.sched_getaffinity(0)), 2))),
+        **dict.fromkeys(THREADS, str(thread_share(len(os.sched_getaffinity(0)), 2))),
     }
 
 

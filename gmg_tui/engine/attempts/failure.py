@@ -122,7 +122,7 @@ async def recorded_in(path: Path) -> torchrun.Recorded | None:
     """Returns a rank's error file; None if it is missing or the disk does not answer in time."""
     try:
         async with asyncio.timeout(_DISK_TIMEOUT_S):
-            return await in_daemon_thread(torchrun.recorded, path)
+            return await in_daemon_thread(torchrun.read_error_file, path)
     except TimeoutError:
         _log.warning("%s: the disk does not answer; what the rank recorded there is not read", path)
         return None

@@ -149,7 +149,7 @@ class LocalAttempt:
         self._worker.on_prepared()
         readings.begin()
         folder, env = readings.counts.folder, launch.environment.full
-        env = env if folder is None else {**env, probe.FOLDER: str(folder)}
+        env = env if folder is None else {**env, probe.FOLDER_VARIABLE: str(folder)}
         try:
             await self._process.start(launch.command, cwd=self._host.spec.cwd, env=env, cores=launch.cores)
         except (OSError, RuntimeError) as error:

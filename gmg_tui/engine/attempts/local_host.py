@@ -36,7 +36,7 @@ from gmg_tui.scripts import probe, torchrun
 from gmg_tui.scripts.checkpoints import Trust, newest_intact, relocate
 from gmg_tui.scripts.genesis import caches
 from gmg_tui.scripts.genesis.caches import PhaseTimes, ScriptTimes
-from gmg_tui.scripts.genesis.environ import Environment, threads_each, worker_environment
+from gmg_tui.scripts.genesis.environ import Environment, thread_share, worker_environment
 from gmg_tui.scripts.interpreter import installed
 from gmg_tui.scripts.probe.counts import Counts, make_folder
 from gmg_tui.scripts.readers import formats
@@ -97,7 +97,7 @@ class LocalHost:
     ) -> None:
         self.session, self.spec = session, session.spec
         spec = session.spec
-        self.torchrun = torchrun.starts(spec.script, module=spec.module)
+        self.torchrun = torchrun.is_torchrun(spec.script, module=spec.module)
         """True if the script is torchrun, which starts ranks of its own."""
         self.pipes = pipes
         self.watchdog = WatchdogClient()
@@ -109,7 +109,7 @@ class LocalHost:
         self.warning: str | None = None
         """The reason that the formats are ignored."""
         try:
-            self.formats = formats.of_settings(spec.readers, formats.check(spec.patterns))
+            self.formats = formats.from_settings(spec.readers, formats.check(spec.patterns))
         except GmgError as error:  # an earlier version accepted them when the session was started
             self.warning = f"{error}; this pattern and [readers] are ignored"
         self.script_times = ScriptTimes(
@@ -254,13 +254,13 @@ class LocalHost:
             threads=self._threads(cores),
             robosuite=self._robosuite,
             extra={name: fill(value, values) for name, value in env.items()} | simulation,
-            more={} if rendezvous is None else variables(rendezvous, {**os.environ, **env}),
+            rank_variables={} if rendezvous is None else variables(rendezvous, {**os.environ, **env}),
             devices=await self._devices(task.cards, report)
             if rendezvous is None or not rendezvous.virtual_local_rank
             else (),
         )
         if self.spec.probe:
-            added = probe.on_path(environment.full)
+            added = probe.python_path(environment.full)
             environment = environment._replace(set=environment.set | added, full=environment.full | added)
         full, cwd, error_file = (
             environment.full,
@@ -274,7 +274,7 @@ class LocalHost:
             await self.from_disk("the disk of the session", lambda: make_rank_folder(error_file), report, error_file)
         written = task.args
         remembered = await self.from_disk(
-            "the disk with the session's state", lambda: self.script_times.of(written), report, written
+            "the disk with the session's state", lambda: self.script_times.history(written), report, written
         )
         module, script = (("-m",) if self.spec.module else ()), self.spec.script
         if script.startswith("-") and not module:
@@ -304,10 +304,10 @@ class LocalHost:
 
     def _threads(self, cores: frozenset[int] | None) -> int:
         """Returns the number of threads for an attempt pinned to `cores` (None: not pinned)."""
-        threads = threads_each(usable_cpus(), self._count)
+        threads = thread_share(usable_cpus(), self._count)
         if cores is None:
             return threads
-        return min(threads, threads_each(len(cores), sum(not cores.isdisjoint(each) for each in self._near.values())))
+        return min(threads, thread_share(len(cores), sum(not cores.isdisjoint(each) for each in self._near.values())))
 
     async def _checkpoint(self, task: Task, report: Report) -> tuple[Checkpoint | None, str | None]:
         """Returns the checkpoint to continue from, or the reason that none can be used."""

@@ -150,7 +150,7 @@ class Readings:
             if raw := splitter.unfinished():
                 self._log.write(raw)
                 self._ring.preview(splitter.pending)
-            if lasting and self.reader.glimpse(lasting, time.monotonic()):
+            if lasting and self.reader.read_unfinished(lasting, time.monotonic()):
                 self._printed()
 
     def _count(self) -> None:

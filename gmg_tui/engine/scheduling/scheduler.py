@@ -28,7 +28,7 @@ class PlainScheduler:
     def __init__(self, slots: Mapping[str, EngineSlot], workplace: Workplace, recorder: Recorder) -> None:
         self._slots, self._workplace, self._recorder = slots, workplace, recorder
         spec, states = workplace.spec, list(slots.values())
-        if torchrun.starts(spec.script, module=spec.module):
+        if torchrun.is_torchrun(spec.script, module=spec.module):
             self.job_runs = [self._run(states[:1], states)]
             for engine_slot in states[1:]:
                 engine_slot.lead = states[0]

@@ -106,7 +106,7 @@ def wants_restart(mode: RestartMode, kind: FailureKind | None, *, had_progress: 
         return False  # permissions and full disks do not fix themselves
     if kind is None or mode is RestartMode.ALWAYS:
         return mode is RestartMode.ALWAYS
-    return mode is RestartMode.FAILURE or (kind.heals and not had_progress)
+    return mode is RestartMode.FAILURE or (kind.is_transient and not had_progress)
 
 
 def backoff_s(restarts: int) -> float:

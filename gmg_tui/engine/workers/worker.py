@@ -102,7 +102,7 @@ class Worker:
 
     async def _run_attempt(self) -> None:
         """Runs an attempt, then waits for the other ranks to end."""
-        self.raced |= self.failure is not None and self.failure.kind.heals
+        self.raced |= self.failure is not None and self.failure.kind.is_transient
         self.failure = self._stop_reason = self.outcome = None
         self.follows_rank0 = self._is_done = False
         if self._group is None and self.newest is not None and (last := self.attempt) is not None:

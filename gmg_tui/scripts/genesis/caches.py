@@ -1,4 +1,4 @@
-"""The caches of Genesis and Quadrants, stale locks in them, and the history of a script's starts.
+"""The caches of Genesis and Quadrants, stale locks in them, and the times of a script's earlier starts.
 
 Quadrants, like Taichi before it, locks its cache with an empty file made with `O_CREAT | O_EXCL` (quadrants/util/lock.h), which
 has no owner and does not expire. It exists for well under a second, while kernels are loaded or saved. If the process is
@@ -26,13 +26,13 @@ from gmg_tui.machine.folders import distrust, files_in, make_private, passwd_hom
 from gmg_tui.model import Phase, RunSpec, StartMode
 from gmg_tui.scripts.interpreter import version_numbers, versions
 
-STALE_S = 60.0
+STALE_S = 60.0  # age of a lock
 
 CACHE_LIMIT = "QD_OFFLINE_CACHE_MAX_SIZE_OF_FILES"
 LARGE_LIMIT = (1 << 31) - 1
-"""The limit that Genesis sets from version `_OWN_LIMIT` on, bytes."""
-_OWN_LIMIT = (1, 4, 5)
-_COMPILERS_LIMIT = 100 << 20
+"""The limit that Genesis sets from version `_LIMIT_SINCE` on, bytes."""
+_LIMIT_SINCE = (1, 4, 5)
+_COMPILER_LIMIT = 100 << 20
 
 _LOCK_NAMES = ("qdcache.lock", "ptxcache.lock", "ticache.lock", "metadata.lock")
 """The locks of kernels and of PTX: Quadrants' names, then Taichi's."""
@@ -80,7 +80,7 @@ def kernel_cache_use(environ: Mapping[str, str], genesis: str | None) -> tuple[i
     if given.isdigit():
         return size, int(given)
     version = version_numbers(genesis)
-    return size, None if not version else LARGE_LIMIT if version >= _OWN_LIMIT else _COMPILERS_LIMIT
+    return size, None if not version else LARGE_LIMIT if version >= _LIMIT_SINCE else _COMPILER_LIMIT
 
 
 def _cache(variable: str, name: str, environ: Mapping[str, str], cwd: str) -> Path | None:
@@ -94,7 +94,7 @@ def _cache(variable: str, name: str, environ: Mapping[str, str], cwd: str) -> Pa
 
 
 def mesh_count(environ: Mapping[str, str], cwd: str) -> int:
-    """Returns the number of files in the mesh cache."""
+    """Returns the number of files in the mesh cache; 0 if it cannot be read."""
     cache = mesh_cache(environ, cwd)
     try:
         return sum(1 for _ in cache.glob("*/*")) if cache is not None else 0
@@ -102,8 +102,8 @@ def mesh_count(environ: Mapping[str, str], cwd: str) -> int:
         return 0
 
 
-def exist(environ: Mapping[str, str], cwd: str) -> bool:
-    """Returns True if there are compiled kernels of any script."""
+def has_kernels(environ: Mapping[str, str], cwd: str) -> bool:
+    """True if the cache holds compiled kernels of any script."""
     cache = kernel_cache(environ, cwd)
     try:
         return cache is not None and any(cache.iterdir())
@@ -184,15 +184,15 @@ class ScriptTimes:
         self._versions = f"{installed.genesis} {installed.compiler}"
         self._is_race_proof = version_numbers(installed.genesis) >= _RACE_PROOF
         self._environ, self._cwd = {**os.environ, **spec.env}, spec.cwd
-        self._caches_exist = exist(self._environ, self._cwd)
+        self._caches_exist = has_kernels(self._environ, self._cwd)
         self._meshes = mesh_count(self._environ, self._cwd)
         self._known: dict[Path, PhaseTimes] = {}
         self._written: dict[Path, bytes] = {}
-        self._own, self._any = self.of(spec.args), self.of(_ANY_ARGUMENTS)
-        self._is_first = not self._own.meshes_written
+        self._own_args, self._any_args = self.history(spec.args), self.history(_ANY_ARGUMENTS)
+        self._is_first = not self._own_args.meshes_written
         """True until a worker has built a scene with these arguments for the first time."""
 
-    def of(self, args: Sequence[str]) -> PhaseTimes:
+    def history(self, args: Sequence[str]) -> PhaseTimes:
         """Returns the history of the script with these arguments, before placeholders are filled in. Reads the disk."""
         key = key_of(self._script, args, self._kind)
         path = self._folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
@@ -208,11 +208,11 @@ class ScriptTimes:
 
     def save(self) -> None:
         """Writes the changed histories. Raises `OSError`."""
-        if self._is_first and self._own.meshes_written:
-            self._is_first, had_all = False, self._any.meshes_written and self._any.meshes <= self._meshes
-            self._any.meshes = mesh_count(self._environ, self._cwd)
-            self._any.meshes_vary |= had_all and self._any.meshes > self._meshes
-            self._any.meshes_written = True
+        if self._is_first and self._own_args.meshes_written:
+            self._is_first, had_all = False, self._any_args.meshes_written and self._any_args.meshes <= self._meshes
+            self._any_args.meshes = mesh_count(self._environ, self._cwd)
+            self._any_args.meshes_vary |= had_all and self._any_args.meshes > self._meshes
+            self._any_args.meshes_written = True
         for path, times in list(self._known.items()):
             data = msgspec.json.encode(times)
             if data != self._written[path]:
@@ -227,18 +227,18 @@ class ScriptTimes:
         """Returns the default start mode: gated if the mesh caches may be cold.
 
         They are warm for a script that has simulated before: with these arguments, or with any if no arguments have needed
-        other meshes. Ranks of one group wait for each other as they start.
+        other meshes. Ranks start together, as they wait for each other.
         """
         is_rank = spec.ddp is not None or all(name in spec.env or name in os.environ for name in ("RANK", "WORLD_SIZE"))
-        if is_rank or self._own.meshes_written or self._has_meshes:
+        if is_rank or self._own_args.meshes_written or self._has_meshes:
             return StartMode.TOGETHER
         return StartMode.GATED if spec.module or may_use_genesis(Path(self._script)) else StartMode.TOGETHER
 
     @property
     def _has_meshes(self) -> bool:
         """True if the meshes of earlier runs are still cached, and no arguments have needed others."""
-        known = self._any.meshes_written and not self._any.meshes_vary
-        return known and self._is_race_proof and 0 < self._any.meshes <= self._meshes
+        known = self._any_args.meshes_written and not self._any_args.meshes_vary
+        return known and self._is_race_proof and 0 < self._any_args.meshes <= self._meshes
 
 
 def _read(path: Path) -> PhaseTimes | None:

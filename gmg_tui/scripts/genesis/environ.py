@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:  # the command that starts an engine reads `WORKER_VARIABLES` first
     from gmg_tui.model import Slot
 
-_VISIBLE_DEVICE = ("TI_VISIBLE_DEVICE", "QD_VISIBLE_DEVICE")
+_VULKAN_DEVICE = ("TI_VISIBLE_DEVICE", "QD_VISIBLE_DEVICE")
 """Read by the Vulkan loaders of Taichi and Quadrants only."""
-_THREADS = ("OMP_NUM_THREADS", "QD_NUM_THREADS")
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "QD_NUM_THREADS")
 """The threads of torch and NumPy, and of Quadrants' compiler and CPU kernels."""
 _ENCODING = "PYTHONIOENCODING"
 """Overrides PYTHONUTF8; most other encodings lack characters of Genesis' log."""
-_OWN = "GMG_"
+_OWN_PREFIX = "GMG_"
 """The prefix of gmg-tui's own variables, which `--env` cannot override."""
 WORKER_VARIABLES = (
     *("GMG_SESSION", "GMG_SESSION_ID", "GMG_SLOT", "GMG_WORKER_INDEX", "GMG_NUM_WORKERS", "GMG_ATTEMPT"),
@@ -28,7 +28,7 @@ WORKER_VARIABLES = (
     *("GMG_EVENT", "GMG_FOLDER", "GMG_REASON", "GMG_TEXT"),
 )
 """The variables of workers and `--notify` commands. An engine started from one of these inherits none."""
-_TASK = re.compile(r"SLURM_(PROCID|LOCALID|NODEID|NPROCS|NTASKS\w*|STEPID|STEP_\w+)|(PMI|PMIX|OMPI)_\w+")
+_TASK_VARIABLE = re.compile(r"SLURM_(PROCID|LOCALID|NODEID|NPROCS|NTASKS\w*|STEPID|STEP_\w+)|(PMI|PMIX|OMPI)_\w+")
 """The variables of a task in a Slurm step or an MPI job. `SLURM_JOB_*` describe the allocation, and stay."""
 
 
@@ -53,7 +53,7 @@ def worker_environment(
     threads: int,
     extra: Mapping[str, str],
     robosuite: bool = False,
-    more: Mapping[str, str] = MappingProxyType({}),
+    rank_variables: Mapping[str, str] = MappingProxyType({}),
     devices: tuple[str, ...] = (),
 ) -> Environment:
     """Returns the environment of one attempt on `slot`.
@@ -69,7 +69,7 @@ def worker_environment(
         extra: The worker's `--env`, placeholders filled in; overrides everything but `own`.
         robosuite: True if the interpreter has robosuite, which asserts that `MUJOCO_EGL_DEVICE_ID` is a number in
             `CUDA_VISIBLE_DEVICES` (1.4.1, utils/binding_utils.py), so that it must be unset.
-        more: The variables of a rank.
+        rank_variables: The variables of a rank.
         devices: The values of `CUDA_VISIBLE_DEVICES`; empty for the slot's GPU alone.
 
     Raises `ValueError` if `gpu_index` is None on a GPU slot; the worker would take GPU 0.
@@ -81,9 +81,9 @@ def worker_environment(
         settings["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
     settings |= {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", "PYTHONUTF8": "1"}
     settings |= {_ENCODING: None} if _ENCODING in base else {}
-    settings |= {name: str(threads) for name in _THREADS if name not in base}
-    settings |= more
-    settings |= {name: value for name, value in extra.items() if not name.startswith(_OWN)}
+    settings |= {name: str(threads) for name in _THREAD_VARIABLES if name not in base}
+    settings |= rank_variables
+    settings |= {name: value for name, value in extra.items() if not name.startswith(_OWN_PREFIX)}
     settings |= own
     removed = (name for name in task_variables(base) if name not in settings)
     unset = (*(name for name, value in settings.items() if value is None), *removed)
@@ -96,7 +96,7 @@ def task_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
 
     In a worker, libraries that find them (Lightning, mpi4py, hydra's launchers) would wait for the other tasks.
     """
-    return tuple(sorted(name for name in environ if _TASK.fullmatch(name)))
+    return tuple(sorted(name for name in environ if _TASK_VARIABLE.fullmatch(name)))
 
 
 def _device(slot: Slot, gpu_index: int | None, egl_index: int | None) -> dict[str, str | None]:
@@ -105,14 +105,14 @@ def _device(slot: Slot, gpu_index: int | None, egl_index: int | None) -> dict[st
         return {"CUDA_VISIBLE_DEVICES": ""}
     settings: dict[str, str | None] = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     if slot.is_mig:
-        settings |= {"CUDA_VISIBLE_DEVICES": slot.gpu.uuid, **dict.fromkeys(_VISIBLE_DEVICE)}
+        settings |= {"CUDA_VISIBLE_DEVICES": slot.gpu.uuid, **dict.fromkeys(_VULKAN_DEVICE)}
     elif gpu_index is not None:
-        settings |= dict.fromkeys(("CUDA_VISIBLE_DEVICES", *_VISIBLE_DEVICE), str(gpu_index))
+        settings |= dict.fromkeys(("CUDA_VISIBLE_DEVICES", *_VULKAN_DEVICE), str(gpu_index))
     else:
         raise ValueError(f"{slot.name} is a GPU without an index")
     return settings | {"EGL_DEVICE_ID": None if egl_index is None else str(egl_index)}
 
 
-def threads_each(cpus: int, workers: int) -> int:
+def thread_share(cpus: int, workers: int) -> int:
     """Returns each worker's share of `cpus`; at least one."""
     return max(1, cpus // max(1, workers))

@@ -6,17 +6,17 @@ from pathlib import Path
 
 SITE = str(Path(__file__).with_name("site"))
 """The folder of the `sitecustomize` that Python imports at its start."""
-FOLDER = "GMG_PROBE_DIR"
+FOLDER_VARIABLE = "GMG_PROBE_DIR"
 """The variable with the folder for the counts and stacks of an attempt's processes."""
 
 
-def on_path(environ: Mapping[str, str]) -> dict[str, str]:
+def python_path(environ: Mapping[str, str]) -> dict[str, str]:
     """Returns the variable that adds `SITE` to the import path of `environ`."""
     # An empty entry would mean the working directory.
     return {"PYTHONPATH": os.pathsep.join(filter(None, (SITE, environ.get("PYTHONPATH"))))}
 
 
 def packages() -> list[list[str]]:
-    """Returns the simulators and trainers of `calls.txt`: module, package and name of each."""
+    """Returns module, package and name of each simulator and trainer in `calls.txt`."""
     rows = Path(SITE, "calls.txt").read_text("utf-8").splitlines()
     return [row.split(maxsplit=3)[1:] for row in rows if row.startswith("name ")]

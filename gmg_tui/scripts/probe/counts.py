@@ -23,8 +23,8 @@ PREFIX, _RANDOM_CHARS = "gmg-probe-", 8
 """Prefix of an attempt's folder; the session, a dot, and the characters of `mkdtemp` follow."""
 WINDOW_S = 10.0
 """Window of the current rate, seconds."""
-_FRESH_S = 3.0
-"""Tolerance for the age and the spread of long pauses, seconds."""
+_PAUSE_TOLERANCE_S = 3.0
+"""Seconds of tolerance for the age and the spread of long pauses."""
 _MIN_RATE_S = 1.0
 """Minimum seconds of measurement before a rate can be the peak."""
 MAX_KEPT_S = 86_400.0
@@ -38,7 +38,7 @@ MAX_RATE = 1e12
 """Environment steps per second. The probe writes nothing above these limits."""
 CLOCK_SLACK_NS = 1_000_000_000
 """The probe writes no time further in the future."""
-_MOMENTS = [name for name in probe.NAMES if name.endswith("_ns") and name.removeprefix("mark_") not in probe.TIMES]
+_TIME_WORDS = [name for name in probe.NAMES if name.endswith("_ns") and name.removeprefix("mark_") not in probe.TIMES]
 _PHASES = (
     *(Phase.IMPORTING, Phase.IMPORTING, Phase.INITIALISING, Phase.CREATING),
     *(Phase.BUILDING, Phase.COMPILING, Phase.BUILT, Phase.RUNNING),
@@ -108,7 +108,7 @@ class _Counter:
         if not moments or moments[-1].steps != steps:
             times_ns = tuple(self.words[prefix + name] for name in probe.TIMES)
             moments.append(_Moment(at_ns / 1e9, steps, times_ns))
-        while len(moments) > 3 and moments[1].at < moments[-1].at - WINDOW_S - _FRESH_S:
+        while len(moments) > 3 and moments[1].at < moments[-1].at - WINDOW_S - _PAUSE_TOLERANCE_S:
             moments.popleft()
 
     @property
@@ -122,9 +122,9 @@ class _Counter:
             return None
         moments = self._marks if self._has_whole_periods(now) else self._last
         last, steps, _ = moments[-1]
-        if self._pauses(now):
+        if self._is_pausing(now):
             last, steps, moments = now, self.words["environment_steps"], self._last
-        first, before = self._before(moments, last)[:2]
+        first, before = self._window_start(moments, last)[:2]
         if first >= last:
             first, before = self.words["first_ns"] / 1e9, self.words["first_environments"]
         rate = (steps - before) / (last - first) if last > first else -1.0
@@ -132,22 +132,22 @@ class _Counter:
 
     def times(self, now: float) -> _Times | None:
         """Returns the breakdown of the last seconds; None if unknown, as in an unusually long pause."""
-        if self.words["steps"] < 2 or self._pauses(now):
+        if self.words["steps"] < 2 or self._is_pausing(now):
             return None
         moments = self._marks if self._has_whole_periods(now) else self._last
-        return _between(self._before(moments, moments[-1].at), moments[-1])
+        return _between(self._window_start(moments, moments[-1].at), moments[-1])
 
     @property
     def all_times(self) -> _Times | None:
         """The breakdown of the time from the first step to the last; None before the second reading with more steps."""
         return _between(self._first, self._last[-1]) if self._first is not None else None
 
-    def _pauses(self, now: float) -> bool:
-        """True if the last step is older than usual."""
+    def _is_pausing(self, now: float) -> bool:
+        """True if the last step was longer ago than usual."""
         return now - self.words["last_ns"] / 1e9 > max(1.0, 2 * self.quiet_s)
 
     @staticmethod
-    def _before(moments: deque[_Moment], last: float) -> _Moment:
+    def _window_start(moments: deque[_Moment], last: float) -> _Moment:
         return next((each for each in reversed(moments) if last - each.at >= WINDOW_S), moments[0])
 
     def _has_whole_periods(self, now: float) -> bool:
@@ -155,10 +155,10 @@ class _Counter:
         times = [moment.at for moment in self._marks]
         begin = max((index for index, at in enumerate(times) if times[-1] - at >= WINDOW_S), default=0)
         gaps_s = [later - earlier for earlier, later in pairwise(times[max(0, begin - 1) :])]
-        if not gaps_s or times[-1] < now - max(_FRESH_S, 1.5 * max(gaps_s)):
+        if not gaps_s or times[-1] < now - max(_PAUSE_TOLERANCE_S, 1.5 * max(gaps_s)):
             return False
-        enough_s = min(WINDOW_S, self._last[-1].at - self._last[0].at - _FRESH_S)
-        return times[-1] - times[begin] >= enough_s and max(gaps_s) <= max(_FRESH_S, 3 * min(gaps_s))
+        enough_s = min(WINDOW_S, self._last[-1].at - self._last[0].at - _PAUSE_TOLERANCE_S)
+        return times[-1] - times[begin] >= enough_s and max(gaps_s) <= max(_PAUSE_TOLERANCE_S, 3 * min(gaps_s))
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -181,7 +181,7 @@ def _is_plausible(words: dict[str, int]) -> bool:
         return False
     if words["determinism"] >= len(probe.DETERMINISM):
         return False
-    if max(words[name] for name in _MOMENTS) > time.monotonic_ns() + CLOCK_SLACK_NS:
+    if max(words[name] for name in _TIME_WORDS) > time.monotonic_ns() + CLOCK_SLACK_NS:
         return False
     if max(words["environments"], words["first_environments"]) > MAX_ENVIRONMENTS:
         return False
@@ -194,7 +194,7 @@ class Counts:
 
     Attributes:
         active: True once a probe has started in the attempt.
-        phase: The phase of the most advanced process, and its start, monotonic seconds; None before.
+        phase: The phase of the most advanced process, and its start (monotonic seconds); None before the first.
         simulator: True once the import of a simulator has begun.
         steps: Simulation steps; grows while any process steps.
         n_envs: Environments of the processes that have stepped in the last seconds.
@@ -220,8 +220,8 @@ class Counts:
         self.last_at: float | None = None
         self.determinism: str | None = None
         self._shares: Shares | None = None
-        """The shares of the whole time, once closed."""
-        self._greatest: float | None = None
+        """The shares of the whole time, set by `close`."""
+        self._peak_rate: float | None = None
 
     @property
     def folder(self) -> Path | None:
@@ -233,10 +233,10 @@ class Counts:
         if not self.seconds:
             return printed
         rate = self.env_steps / self.seconds
-        counted = Fps(None, rate, self._greatest, 0, self.rate, self.env_steps, self.seconds, "probe")
+        counted = Fps(None, rate, self._peak_rate, 0, self.rate, self.env_steps, self.seconds, "probe")
         if printed is None:
             return counted
-        greatest = max(printed.max or 0.0, self._greatest or 0.0) or None
+        greatest = max(printed.max or 0.0, self._peak_rate or 0.0) or None
         return structs.replace(counted, last=printed.last, max=greatest, samples=printed.samples)
 
     def read(self, now: float) -> None:
@@ -244,14 +244,14 @@ class Counts:
         if self._locked is None:
             return
         if len(self._counters) < MAX_PROCESSES:
-            self._open_new(self._locked.descriptor)
+            self._open_new_files(self._locked.descriptor)
         for counter in self._counters.values():
             counter.read(now)
         valid = [counter for counter in self._counters.values() if counter.valid]
         if valid:
             self._add_up(valid, now)
 
-    def _open_new(self, folder: int) -> None:
+    def _open_new_files(self, folder: int) -> None:
         with os.scandir(folder) as entries:
             for entry in islice(entries, MAX_FILES):
                 with contextlib.suppress(OSError):  # not a regular file, removed by the script, or too many open
@@ -271,28 +271,28 @@ class Counts:
         if not stepped:
             return
         words = [counter.words for counter in stepped]
-        known = max(each["determinism"] for each in words)
+        known = max(row["determinism"] for row in words)
         self.determinism = probe.DETERMINISM[known] if known else None
-        self.steps = sum(each["steps"] for each in words)
-        last_ns = max(each["last_ns"] for each in words)
+        self.steps = sum(row["steps"] for row in words)
+        last_ns = max(row["last_ns"] for row in words)
         self.last_at = last_ns / 1e9
-        self.env_steps = float(sum(each["environment_steps"] - each["first_environments"] for each in words))
-        self.seconds = (last_ns - min(each["first_ns"] for each in words)) / 1e9
+        self.env_steps = float(sum(row["environment_steps"] - row["first_environments"] for row in words))
+        self.seconds = (last_ns - min(row["first_ns"] for row in words)) / 1e9
         self.quiet_s = max(counter.quiet_s for counter in stepped)
-        lately = [each for each in words if (last_ns - each["last_ns"]) / 1e9 <= max(WINDOW_S, self.quiet_s)]
-        self.n_envs = sum(each["environments"] for each in lately)
+        recent = [row for row in words if (last_ns - row["last_ns"]) / 1e9 <= max(WINDOW_S, self.quiet_s)]
+        self.n_envs = sum(row["environments"] for row in recent)
         rates = [rate for counter in stepped if (rate := counter.rate(now)) is not None]
         self.rate = sum(rates) if rates else None
         if self.rate is not None and self.seconds >= _MIN_RATE_S:
-            self._greatest = max(self.rate, self._greatest or 0.0)
+            self._peak_rate = max(self.rate, self._peak_rate or 0.0)
 
     def shares(self, now: float | None = None) -> Shares | None:
-        """Returns the shares of the processes' time in the last seconds, or without `now` since the first step.
+        """Returns the shares of the processes' time in the last seconds, or since the first step if `now` is None.
 
         None if unknown.
         """
-        each = [counter.all_times if now is None else counter.times(now) for _, counter in self._outermost]
-        known = [times for times in each if times is not None]
+        times = [counter.all_times if now is None else counter.times(now) for _, counter in self._outermost]
+        known = [breakdown for breakdown in times if breakdown is not None]
         if not known:
             return None if self._counters else self._shares
         wall, *parts = map(sum, zip(*known, strict=True))
@@ -311,7 +311,7 @@ class Counts:
         return max(((each.words["last_ns"], int(name)) for name, each in self._outermost), default=(0, None))[1]
 
     def close(self) -> None:
-        """Removes the files, but keeps the last measured rate."""
+        """Removes the files; keeps the last rate and shares."""
         if self.last_at is not None:
             self.read(self.last_at)
         self._shares = self.shares()
@@ -329,7 +329,7 @@ def make_folder(session: str) -> LockedFolder | None:
 
     Returns None if there is no space at all; the attempt runs without a probe then.
     """
-    saved_unseen(session)
+    collect_abandoned(session)
     for parent in _parents():
         with contextlib.suppress(OSError):
             return make_locked(parent, f"{PREFIX}{session}.")
@@ -342,7 +342,7 @@ def _parents() -> tuple[Path, ...]:
 
 
 @cache  # once per engine
-def saved_unseen(session: str) -> Mapping[int, tuple[Checkpoint, ...]]:
+def collect_abandoned(session: str) -> Mapping[int, tuple[Checkpoint, ...]]:
     """Removes the folders of the session's killed engines. Returns the files that their processes saved, by PID.
 
     A killed engine may have missed some of these reports. Folders of other sessions, which may be resumed too, are removed

@@ -27,7 +27,7 @@ class Metric(NamedTuple):
 
 
 class ReportFile:
-    """The ring of one process.
+    """The reports of one process.
 
     Attributes:
         lost: Records that were overwritten before they were read.
@@ -51,7 +51,7 @@ class ReportFile:
         at = begin % ring.CAPACITY
         records = self._parse((data[at:] + data[:at])[: end - begin])
         self._end = end
-        return [each for each in map(_decoded, records) if each is not None]
+        return [each for each in map(_decode, records) if each is not None]
 
     def _header(self) -> tuple[int, ...] | None:
         data = os.pread(self._descriptor, ring.HEADER.size, 0)
@@ -79,7 +79,7 @@ class ReportFile:
         os.close(self._descriptor)
 
 
-def _decoded(record: tuple[int, int, int, float, int, bytes]) -> Metric | Checkpoint | None:
+def _decode(record: tuple[int, int, int, float, int, bytes]) -> Metric | Checkpoint | None:
     kind, first, second, value, at_ns, name = record
     now = time.monotonic()
     at = min(at_ns / 1e9, now)
@@ -90,7 +90,7 @@ def _decoded(record: tuple[int, int, int, float, int, bytes]) -> Metric | Checkp
         return Metric(name.decode("utf-8", "replace"), value, first if abs(first) < _MAX_STEP else None, at)
     if kind in (ring.STATE, ring.EXPORT) and second >= 0 <= value < _MAX_STEP:
         size = first if first >= 0 else None
-        with suppress(UnicodeDecodeError):  # messages cannot carry such a path
+        with suppress(UnicodeDecodeError):  # a message cannot carry a path that is not UTF-8
             saved = round(time.time() - (now - at), 3)
             return Checkpoint(name.decode(), saved, size, int(value), second, is_export=kind == ring.EXPORT)
     return None
@@ -114,7 +114,7 @@ class Reports:
             self._files[name] = ReportFile(name, folder)
 
     def read(self) -> tuple[list[Metric], list[Checkpoint]]:
-        """Returns new metrics by time, and newly saved files, of all processes unless there are too many."""
+        """Returns new metrics by time, and newly saved files, of all processes up to about `MAX_RECORDS`."""
         new = list[Metric | Checkpoint]()
         for name in list(self._files):
             self._files[name] = file = self._files.pop(name)  # last in the next read

@@ -1,4 +1,4 @@
-"""Reads lines by regular expressions with named groups: of trainers (`formats.toml`), `[readers.NAME]`, `--pattern`.
+"""Reads lines by expressions with named groups: trainers' (`formats.toml`), users' (`[readers.NAME]`, `--pattern`).
 
 RE2 matches users' expressions in linear time; Python's `re` may take exponential time, as for `(a+)+b`.
 """
@@ -15,12 +15,12 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import MAX_LINE_BYTES, visible
 from gmg_tui.scripts.readers.interface import Figures, LineReader, figures, number
 
-_MAX_BYTES = 1 << 20
+_MAX_REGEX_BYTES = 1 << 20
 """Memory limit for a user's compiled expression."""
 NAMES = ("fps", "steps", "n_envs", "done", "total", "unit")
 METRIC = "metric_"
 _OPTION = "--pattern"
-_USE = "use (?P<fps>…), (?P<steps>…), (?P<n_envs>…), (?P<done>…), (?P<total>…) or (?P<metric_NAME>…)"
+_GROUPS_HINT = "use (?P<fps>…), (?P<steps>…), (?P<n_envs>…), (?P<done>…), (?P<total>…) or (?P<metric_NAME>…)"
 
 
 class Format(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,18 +53,18 @@ def check(patterns: Sequence[str], where: str = "--pattern") -> tuple[str, ...]:
         wrong = [name for name in groups if name not in NAMES and not _is_metric(name)]
         if not groups or wrong:
             unknown = f"unknown group {wrong[0]}" if wrong else "no named group"
-            raise GmgError(f"{where} '{pattern}': {unknown}; {_USE}")
+            raise GmgError(f"{where} '{pattern}': {unknown}; {_GROUPS_HINT}")
         if "total" in groups and not any("(?P<done>" in each for each in patterns):
             raise GmgError(f"{where} '{pattern}': total needs done, as in (?P<done>\\d+)/(?P<total>\\d+)")
     return tuple(patterns)
 
 
 def _in_linear_time(pattern: str) -> Any:
-    """Compiles a user's expression by RE2. Raises `ValueError` if Python or RE2 does not accept it."""
+    """Compiles a user's expression with RE2. Raises `ValueError` if Python or RE2 does not accept it."""
     import re2  # takes 5 ms, and most users have no expression
 
     options = re2.Options()
-    options.log_errors, options.max_mem = False, _MAX_BYTES
+    options.log_errors, options.max_mem = False, _MAX_REGEX_BYTES
     try:
         re.compile(pattern)  # its errors have a position, and it rejects duplicate groups
         return re2.compile(pattern, options)
@@ -76,7 +76,7 @@ def _in_linear_time(pattern: str) -> Any:
         raise ValueError(f"not a regular expression: {error}") from error
 
 
-def of_settings(tables: Mapping[str, Any], patterns: Sequence[str] = ()) -> list[Format]:
+def from_settings(tables: Mapping[str, Any], patterns: Sequence[str] = ()) -> list[Format]:
     """Returns the formats that a user describes, `--pattern` first. Raises `GmgError` if a table is invalid."""
     rows = [Format(lines=tuple(patterns), source=_OPTION)] if patterns else []
     for name, table in tables.items():
@@ -102,13 +102,13 @@ class FormatLines(LineReader):
     """Reads the lines of one format."""
 
     def __init__(self, row: Format, *, built_in: bool = False) -> None:
-        """Uses `re` for `built_in` expressions, which take linear time there as well."""
+        """Matches `built_in` expressions by `re`, where they take linear time, too."""
         self.whole_group, self.vague = row.whole_group, row.vague
         self._row = row
         self._words = [word.encode() for word in row.words]
         self._patterns = [*map(re.compile if built_in else _in_linear_time, row.lines)]
         self._depth: int | None = None
-        """Rows between the first bar and the outermost one so far."""
+        """The fewest rows that tqdm has moved up after a bar, as after the outermost; None before the first."""
         self.is_unmatched = row.source == _OPTION
         """True if the row comes from `--pattern`, and has not matched yet."""
         self._counts_done = any("done" in pattern.groupindex for pattern in self._patterns)

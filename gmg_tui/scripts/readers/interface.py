@@ -75,8 +75,8 @@ def figures(numbers: Mapping[str, float], metrics: Mapping[str, float], unit: st
 def number(text: str) -> float | None:
     """Returns a number as scripts write it: `1,234.5`, `1_000`, `1e6`, `5.7M`, `12k`, `nan`; None for anything else."""
     text = text.strip()
-    if (odd := _NOT_FINITE.fullmatch(text)) is not None:
-        return float(odd[1])
+    if (special := _NOT_FINITE.fullmatch(text)) is not None:
+        return float(special[1])
     scale = _SCALES.get(text[-1:])
     digits = text[:-1].rstrip() if scale is not None else text
     if not _NUMBER.fullmatch(digits):

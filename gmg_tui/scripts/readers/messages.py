@@ -16,8 +16,8 @@ _ISAAC_LAB = {"Contact buffer": "gpu_max_rigid_contact_count", "Patch buffer": "
 _CAPITAL = re.compile(r"(?=[A-Z])")
 
 _MAX_PATHS = 32
-_MAX_LINE = 1000
-_WORDS = (b"aved", b"aving", b"riting", b"ritten", b"rote")
+_MAX_LINE_BYTES = 1000
+_SAVE_WORDS = (b"aved", b"aving", b"riting", b"ritten", b"rote")
 _SAVED = re.compile(
     r"\b(?:sav(?:ed|ing)|writ(?:ten|ing)|wrote)\b[^/\\]{0,80}?\b(?:to|in|into|at|as)[:\s]{1,3}['\"]?"
     r"(?P<path>[\w./-][\w./+=~-]{0,300}\.(?:pt|pth|ckpt|zip|npz|npy|pkl|safetensors|onnx|h5|msgpack|csv|mp4))\b",
@@ -32,7 +32,7 @@ def _rows() -> list[tuple[bytes, re.Pattern[bytes]]]:
 
 
 class Overflows:
-    """The overflows of one attempt."""
+    """The buffer overflows that one attempt has printed."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -52,7 +52,7 @@ class Overflows:
 
     @property
     def sign(self) -> Sign | None:
-        """The sign for an alert; None without overflows."""
+        """The sign of these overflows; None without any."""
         if not self._counts:
             return None
         counts = ", ".join(f"{units.count(count, 'overflow')} of {name}" for name, count in self._counts.most_common(3))
@@ -76,9 +76,9 @@ class SavedPaths:
 
     def feed(self, block: bytes) -> None:
         """Reads whole lines."""
-        newest = block[-_MAX_PATHS * _MAX_LINE :]
-        if any(word in newest for word in _WORDS):
+        newest = block[-_MAX_PATHS * _MAX_LINE_BYTES :]
+        if any(word in newest for word in _SAVE_WORDS):
             for raw in newest.splitlines()[-_MAX_PATHS:]:
-                text = visible(raw[:_MAX_LINE]).decode("utf-8", "replace")
+                text = visible(raw[:_MAX_LINE_BYTES]).decode("utf-8", "replace")
                 if (match := _SAVED.search(text)) is not None and match["path"] not in self.paths:
                     self.paths.append(match["path"])

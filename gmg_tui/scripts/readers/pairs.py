@@ -45,11 +45,11 @@ _BARE = re.compile(
 )
 _PROSE = re.compile(r" {1,4}[A-Za-z]{2,}(?!\S{0,60}\s{0,8}[:=])")
 """A word after a whole number, as in `error: 3 files`."""
-_STOP = re.compile(
+_STOP_WORD = re.compile(
     r"(?:a|after|and|at|by|current|for|from|has|in|is|it|of|on|or|the|to|took|until|was|with)", re.IGNORECASE
 )
 """Words that no metric's name contains: a name begins after the last of them."""
-_NO_METRICS = frozenset(f"{_UNITS}|eta|seed|pid|port|version|line|rank|gpu|cuda|device|part|worker".split("|"))
+_NOT_METRICS = frozenset(f"{_UNITS}|eta|seed|pid|port|version|line|rank|gpu|cuda|device|part|worker".split("|"))
 
 
 class PairLines(LineReader):
@@ -81,14 +81,14 @@ class PairLines(LineReader):
             for match in _PAIR.finditer(line)
             if not match["value"].isdigit() or _PROSE.match(line, match.end()) is None
         ]
-        is_exact = any(not value.lstrip("+-").replace(",", "").isdigit() for _, value in pairs)
+        has_fraction = any(not value.lstrip("+-").replace(",", "").isdigit() for _, value in pairs)
         if found is not None and not pairs:
-            pairs = list(_bare(line[found.end() :]))
-        elif not is_exact and not (has_total and pairs):
+            pairs = list(_bare_pairs(line[found.end() :]))
+        elif not has_fraction and not (has_total and pairs):
             pairs = []
         metrics = {}
         for text, digits in pairs:
-            name, value = _name_of(text), number(digits.rstrip(","))
+            name, value = _metric_name(text), number(digits.rstrip(","))
             if name and value is not None and (name in self._names or len(self._names) < _MAX_NAMES):
                 self._names.add(name)
                 metrics[name] = value
@@ -115,7 +115,7 @@ def _names_progress(line: str, found: re.Match[str]) -> bool:
     return is_dict or _PREFIX.fullmatch(line[: found.start()]) is not None
 
 
-def _bare(text: str) -> Iterator[tuple[str, str]]:
+def _bare_pairs(text: str) -> Iterator[tuple[str, str]]:
     """Yields pairs separated by spaces only, if the text consists of such pairs and any value has a fraction.
 
     Amounts with a unit, such as `12.3 ms`, may stand between them.
@@ -124,16 +124,16 @@ def _bare(text: str) -> Iterator[tuple[str, str]]:
     while (match := _BARE.match(text, at)) is not None:
         at = match.end()
         if not match["unit"]:
-            if not match["name"] or any(map(_STOP.fullmatch, match["name"].split())):
+            if not match["name"] or any(map(_STOP_WORD.fullmatch, match["name"].split())):
                 return
             pairs.append((match["name"], match["value"]))
     if any(not value.lstrip("+-").isdigit() for _, value in pairs) and not text[at:].strip(" \t,;|)]}."):
         yield from pairs
 
 
-def _name_of(text: str) -> str:
+def _metric_name(text: str) -> str:
     """Returns a metric's name of up to three words; empty if the text is not a name."""
     words = text.split()
-    last = max((at for at, word in enumerate(words) if _STOP.fullmatch(word)), default=-1)
+    last = max((at for at, word in enumerate(words) if _STOP_WORD.fullmatch(word)), default=-1)
     words = words[last + 1 :]
-    return "" if not words or words[-1].lower().rstrip("s") in _NO_METRICS else "_".join(words)
+    return "" if not words or words[-1].lower().rstrip("s") in _NOT_METRICS else "_".join(words)

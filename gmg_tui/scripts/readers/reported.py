@@ -27,10 +27,10 @@ _JSON_CONSTANT = re.compile(rb"([\[{:,]\s{0,20}[+-]?)(nan|inf(?:inity)?)\b", re.
 """NaN or infinity in JSON, as `json.dumps` or an f-string writes it."""
 _MAX_DIGITS = 1000
 """Limit for integers: Python parses longer ones in quadratic time, and none beyond 4,300 digits."""
-_MAX_BYTES = 1 << 20
+_MAX_TOTAL_BYTES = 1 << 20
 _MAX_RATE_BYTES = 8192
 _MAX_LEVELS = 64
-_MAX_NAME = 100
+_MAX_NAME_CHARS = 100
 _INTEGERS = range(-(2**63), 2**64)
 """The range of MessagePack's integers."""
 
@@ -100,7 +100,7 @@ class ReportedRates(LineReader):
 
     @property
     def signs(self) -> tuple[Sign, ...]:
-        """The reason that a line could not be read."""
+        """A sign with the last reason why a line could not be read; none if all could."""
         return (Sign("output", self._error, "print it with report_fps"),) if self._error else ()
 
 
@@ -121,7 +121,7 @@ def _encodable(value: Any, levels: int) -> Any:
 
 
 class ReportedResults:
-    """The results of one attempt: the newest value of each name, at most `_MAX_BYTES` of JSON.
+    """The results of one attempt: the newest value of each name, at most `_MAX_TOTAL_BYTES` of JSON.
 
     Args:
         names: The session's names, at most `MAX_NAMES`; new ones are added.
@@ -157,7 +157,7 @@ class ReportedResults:
         return numbers
 
     def add(self, values: Mapping[str, Any]) -> dict[str, float]:
-        """Adds results by name. Returns the numbers that are kept."""
+        """Adds results by name, within the limits. Returns the numbers among the added ones."""
         numbers: dict[str, float] = {}
         sizes = {name: len(name) + len(msgspec.json.encode(value)) for name, value in values.items()}
         for name, value in values.items():
@@ -165,17 +165,17 @@ class ReportedResults:
                 self._ignore(f"gmg:result: {name[:40]!r} is ignored: a session has at most {MAX_NAMES:,} names")
                 continue
             size = sizes[name]
-            if self._size - self._sizes.get(name, 0) + size > _MAX_BYTES:
-                self._ignore(f"gmg:result: {name[:40]!r} is ignored: the limit is {units.mib(_MAX_BYTES >> 20)}")
+            if self._size - self._sizes.get(name, 0) + size > _MAX_TOTAL_BYTES:
+                self._ignore(f"gmg:result: {name[:40]!r} is ignored: the limit is {units.mib(_MAX_TOTAL_BYTES >> 20)}")
                 continue
             self._names.add(name)
             self._size += size - self._sizes.get(name, 0)
             self._sizes[name], self.values[name] = size, value
-            if isinstance(value, int | float) and not isinstance(value, bool) and len(name) <= _MAX_NAME:
+            if isinstance(value, int | float) and not isinstance(value, bool) and len(name) <= _MAX_NAME_CHARS:
                 numbers[name] = float(value)
         return numbers
 
-    def _ignore(self, why: str) -> None:
+    def _ignore(self, reason: str) -> None:
         if self.trouble is None:
-            _log.warning("%s", why)
-        self.trouble = why
+            _log.warning("%s", reason)
+        self.trouble = reason

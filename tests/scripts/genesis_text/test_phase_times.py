@@ -27,12 +27,12 @@ def _times(
 
 def _record(folder: Path, script: str, seconds: float, *, warm: bool = False) -> None:
     times = _times(folder, script=script)
-    times.of(()).record({Phase.COMPILING: seconds, Phase.RUNNING: 3600.0}, warm=warm)
+    times.history(()).record({Phase.COMPILING: seconds, Phase.RUNNING: 3600.0}, warm=warm)
     times.save()
 
 
 def _usual(folder: Path, script: str, *, warm: bool = False, on_gpu: bool = True) -> float | None:
-    return _times(folder, script=script, on_gpu=on_gpu).of(()).usual(Phase.COMPILING, warm=warm)
+    return _times(folder, script=script, on_gpu=on_gpu).history(()).usual(Phase.COMPILING, warm=warm)
 
 
 def test_times_of_the_last_start_are_the_estimate_for_the_next(tmp_path: Path) -> None:
@@ -41,15 +41,15 @@ def test_times_of_the_last_start_are_the_estimate_for_the_next(tmp_path: Path) -
         _record(tmp_path, "a.py", seconds, warm=warm)
     assert [_usual(tmp_path, "a.py", warm=warm) for warm in (False, True)] == [83.0, 3.0]
     assert _usual(tmp_path, "a.py", on_gpu=False) is None
-    assert _times(tmp_path, script="a.py").of(()).usual(Phase.RUNNING, warm=False) is None
+    assert _times(tmp_path, script="a.py").history(()).usual(Phase.RUNNING, warm=False) is None
 
 
 def test_caches_are_warm_until_genesis_changes_or_they_are_removed(tmp_path: Path) -> None:
     cache = tmp_path / "quadrants/qdcache/kernels"
     cache.mkdir(parents=True)
     times = _times(tmp_path)
-    times.of(()).meshes_written = times.of(()).kernels_saved = True
-    times.of(()).record({Phase.BUILDING: 1.0}, warm=False)
+    times.history(()).meshes_written = times.history(()).kernels_saved = True
+    times.history(()).record({Phase.BUILDING: 1.0}, warm=False)
     times.save()
     for genesis, caches_exist, warm, usual in (
         ("1.4.5", True, True, 1.0),
@@ -58,7 +58,7 @@ def test_caches_are_warm_until_genesis_changes_or_they_are_removed(tmp_path: Pat
     ):
         if not caches_exist:
             cache.rmdir()
-        again = _times(tmp_path, genesis=genesis).of(())
+        again = _times(tmp_path, genesis=genesis).history(())
         assert (again.meshes_written, again.kernels_saved) == (warm, warm)
         assert again.usual(Phase.BUILDING, warm=False) == usual
 
@@ -163,7 +163,7 @@ def test_other_arguments_start_together_until_some_have_made_other_meshes(tmp_pa
         mode = times.start_mode(spec)
         if writes:
             (meshes / writes).touch()
-        times.of(args).meshes_written = True
+        times.history(args).meshes_written = True
         times.save()
         return mode
 

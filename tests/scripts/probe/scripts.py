@@ -63,8 +63,8 @@ class Sandbox:
         """The output of a script, both streams; its file is in the folder of the packages."""
         script = self.packages / "script.py"
         script.write_text(code)
-        environ = {**os.environ, **env, probe.FOLDER: str(self.folder)}
-        environ |= probe.on_path(environ)
+        environ = {**os.environ, **env, probe.FOLDER_VARIABLE: str(self.folder)}
+        environ |= probe.python_path(environ)
         done = subprocess.run(
             [sys.executable, *options, str(script)],
             env=environ,

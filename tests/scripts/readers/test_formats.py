@@ -9,7 +9,7 @@ from gmg_tui.model import Progress, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis.output.reader import Reader
 from gmg_tui.scripts.readers import formats
-from gmg_tui.scripts.readers.formats import Format, FormatLines, check, of_settings
+from gmg_tui.scripts.readers.formats import Format, FormatLines, check, from_settings
 from gmg_tui.scripts.readers.interface import Figures, number
 from tests.workers import texts
 
@@ -169,7 +169,7 @@ def test_patterns_take_linear_time() -> None:
 
 def test_a_reader_uses_the_matches_of_a_pattern() -> None:
     pattern = r"it (?P<done>\d+)/(?P<total>\d+) (?P<fps>\d+) sps n=(?P<n_envs>\d+) r=(?P<metric_reward>\S+)"
-    reader = Reader(started=0.0, formats=of_settings({}, check([pattern])))
+    reader = Reader(started=0.0, formats=from_settings({}, check([pattern])))
     for second in range(1, 21):
         reader.feed(f"it {second}/40 {1000 * second} sps n=64 r={second}.5\n".encode(), float(second))
     assert (reader.fps.last, reader.fps.samples, reader.fps.max, reader.n_envs) == (20_000.0, 20, 20_000.0, 64)
@@ -182,13 +182,13 @@ def test_a_reader_uses_the_matches_of_a_pattern() -> None:
 
 def test_a_table_of_the_settings_describes_lines() -> None:
     table = {"lines": [r"epoch (?P<done>\d+) of (?P<total>\d+)"], "words": ["epoch"], "unit": "epoch", "first": 0}
-    reader = Reader(started=0.0, formats=of_settings({"mine": table}))
+    reader = Reader(started=0.0, formats=from_settings({"mine": table}))
     reader.feed(b"epoch 4 of 10\n", 2.0)
     assert reader.progress == Progress(5.0, 10.0, "epoch")
 
 
 def test_an_unmatched_pattern_is_reported_once_the_script_runs_or_has_ended() -> None:
-    rows = of_settings({"other": {"lines": [r"(?P<fps>\d+) Hz"]}}, [r"FPS=(?P<fps>\d+)"])
+    rows = from_settings({"other": {"lines": [r"(?P<fps>\d+) Hz"]}}, [r"FPS=(?P<fps>\d+)"])
     short, long, right = (Reader(started=0.0, formats=rows) for _ in range(3))
     for _ in range(5):
         short.feed(b"step 7 fps: 1236\n", 1.0)

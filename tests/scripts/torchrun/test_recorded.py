@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gmg_tui.scripts.genesis.output.failures import FailureKind, explain_recorded
-from gmg_tui.scripts.torchrun import Recorded, recorded
+from gmg_tui.scripts.torchrun import Recorded, read_error_file
 
 _SCRIPT = """
 from torch.distributed.elastic.multiprocessing.errors import record
@@ -31,7 +31,7 @@ def test_errors_recorded_by_torch(tmp_path: Path) -> None:
     environ = {**os.environ, "TORCHELASTIC_ERROR_FILE": str(path)}
     done = subprocess.run([sys.executable, str(script)], env=environ, capture_output=True, check=False)
     assert done.returncode == 1
-    error = recorded(path)
+    error = read_error_file(path)
     assert error is not None
     assert error.message.startswith("OddError: no such\nrobot ")
     assert error.traceback.startswith("Traceback (most recent call last)")
@@ -56,14 +56,14 @@ def test_errors_recorded_by_torch(tmp_path: Path) -> None:
 def test_files_without_an_error_are_ignored(tmp_path: Path, text: str, expected: Recorded | None) -> None:
     path = tmp_path / "error.json"
     path.write_text(text)
-    assert recorded(path) == expected
+    assert read_error_file(path) == expected
 
 
 def test_only_a_regular_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "error.json"
-    assert recorded(path) is None
+    assert read_error_file(path) is None
     os.mkfifo(path)
-    assert recorded(path) is None
+    assert read_error_file(path) is None
 
 
 @pytest.mark.parametrize(

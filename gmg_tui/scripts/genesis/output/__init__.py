@@ -1,1 +1,1 @@
-"""Reads a worker's output: phases, rates, progress, warnings, and the reason of a failure."""
+"""Reads a worker's output: phases, rates, progress, warnings, and the reason for a failure."""

@@ -41,7 +41,7 @@ class FailureKind(StrEnum):
     UNKNOWN = "unknown"
 
     @property
-    def heals(self) -> bool:
+    def is_transient(self) -> bool:
         """True if a restart alone is likely to help, as after a race with another worker."""
         return self in (FailureKind.CACHE_RACE, FailureKind.FOLDER_RACE, FailureKind.DRIVER)
 
@@ -59,7 +59,7 @@ class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """See `Failure.suspect`."""
 
 
-_GENERIC = frozenset({FailureKind.CONFIG, FailureKind.FOLDER_RACE, FailureKind.SCRIPT})
+_AMBIGUOUS_KINDS = frozenset({FailureKind.CONFIG, FailureKind.FOLDER_RACE, FailureKind.SCRIPT})
 """Kinds whose signs also occur in harmless lines; only the reason is searched for them."""
 
 
@@ -90,7 +90,7 @@ def sign_of(text: bytes) -> Sign | None:
     return next((sign for sign in table().sign if sign.patterns.search(text)), None)
 
 
-def sign_in(texts: Sequence[bytes]) -> tuple[Sign, bytes] | None:
-    """Returns the newest sign in these lines, and its line, without `_GENERIC` kinds; a vague one only as a last resort."""
-    found = [(sign, text) for text in reversed(texts) if (sign := sign_of(text)) and sign.kind not in _GENERIC]
+def find_sign(texts: Sequence[bytes]) -> tuple[Sign, bytes] | None:
+    """Returns the newest sign in these lines and its line; none of `_AMBIGUOUS_KINDS`, a vague one as a last resort."""
+    found = [(sign, text) for text in reversed(texts) if (sign := sign_of(text)) and sign.kind not in _AMBIGUOUS_KINDS]
     return next((each for each in found if not each[0].vague), found[0] if found else None)

@@ -1,4 +1,4 @@
-"""The reason of a failure, with advice."""
+"""The reason for a failure, with advice."""
 
 import re
 import signal
@@ -8,14 +8,14 @@ from typing import NamedTuple
 from gmg_tui.model.text import clean
 from gmg_tui.scripts import torchrun
 from gmg_tui.scripts.genesis.output import line_patterns, tracebacks
-from gmg_tui.scripts.genesis.output.failure_signs import FailureKind, Sign, sign_in, sign_of, table
+from gmg_tui.scripts.genesis.output.failure_signs import FailureKind, Sign, find_sign, sign_of, table
 
 __all__ = ["SEE_LOG", "Failure", "FailureKind", "Tail", "explain", "explain_recorded", "uncaught"]
 
 _MAX_TEXT = 200
 LINES = 200
 """Last lines to search."""
-_BYTES = 128 << 10
+_MIN_TAIL_BYTES = 128 << 10
 _MAX_LINE_BYTES = 4096
 SEE_LOG = "it will fail the same way again: see its log"
 """The advice on an exception without a sign."""
@@ -23,7 +23,7 @@ _SEE_FILE = "it will fail the same way again: its error.json, in the session's f
 
 
 class Failure(NamedTuple):
-    """The reason of a failed attempt."""
+    """The reason why an attempt failed."""
 
     kind: FailureKind
     reason: str
@@ -41,23 +41,23 @@ class Tail:
 
     def add(self, block: bytes) -> None:
         """Appends the end of a block."""
-        self._text += block[-_BYTES:]
-        if len(self._text) > 2 * _BYTES:
-            del self._text[:-_BYTES]
+        self._text += block[-_MIN_TAIL_BYTES:]
+        if len(self._text) > 2 * _MIN_TAIL_BYTES:
+            del self._text[:-_MIN_TAIL_BYTES]
 
     def lines(self) -> list[bytes]:
         """Returns the beginnings of the last non-blank lines, oldest first, without line ends."""
         return [line[:_MAX_LINE_BYTES] for line in bytes(self._text).splitlines() if line.strip()][-LINES:]
 
 
-_OF_A_CHILD = re.compile(
+_CHILD_EXCEPTION = re.compile(
     rb"(?:[\w.]+\.)?(?:CalledProcessError|ChildFailedError|ProcessExitedException|BrokenProcessPool"
     rb"|TerminatedWorkerError|WorkerCrashedError|BrokenPipeError|ConnectionResetError|ActorDiedError|RayActorError"
     rb"|EOFError)\b.*|RuntimeError: DataLoader worker .*"
 )
 """Exceptions that only report the failure of another process."""
 _WITHOUT_TEXT = re.compile(rb"[\w.]+:?")
-_NATIVE = re.compile(rb"\[[EC] \d\d/\d\d/\d\d [\d:.]+ \d+\] (?P<text>.*)|what\(\):\s*(?P<what>.*)")
+_NATIVE_ERROR = re.compile(rb"\[[EC] \d\d/\d\d/\d\d [\d:.]+ \d+\] (?P<text>.*)|what\(\):\s*(?P<what>.*)")
 _TIMED_OUT = re.compile(
     rb"Watchdog caught collective operation timeout: Work\w{1,20}\(SeqNum=(\d{1,19}), OpType=(\w{1,40}).{0,400}?\)"
     rb" ran for (\d{1,15}) milliseconds"
@@ -69,42 +69,42 @@ _WATCHDOG = re.compile(rb"ProcessGroupNCCL's watchdog got stuck for (\d{1,9}) se
 _JOINED = re.compile(rb"Timed out after (\d{1,9}) seconds waiting for clients\. (\d{1,9})/(\d{1,9}) clients joined")
 """torch's `TCPStore.cpp`."""
 _TENSORFLOW_INFO = re.compile(rb"[\d-]{10} [\d:.]{8,18}: I ")
-_REPORTED = (b"gmg:result ", b"gmg:fps ")
+_PREFIXES = (b"gmg:result ", b"gmg:fps ")
 """Prefixes of lines with a script's figures."""
 _NEGATIVE_STATUS = range(241, 253)
 """Exit statuses of `sys.exit(-signal)`, without -1 to -3, which scripts use as plain error codes."""
-_BOX = re.compile(b"|".join(map(str.encode, "─│╭╮╰╯")))
+_BOX_BORDERS = re.compile(b"|".join(map(str.encode, "─│╭╮╰╯")))
 """The borders of Rich's boxes."""
 
 
 def explain(exit_code: int, tail: Sequence[bytes]) -> Failure:
     """Returns the failure of an attempt that ended with `exit_code` (negative for a signal), from its last raw lines."""
-    lines = tracebacks.parsed(torchrun.of_the_ranks(tail))
+    lines = tracebacks.parse(torchrun.rank_output(tail))
     texts = [line.text for line in lines]
     if exit_code < 0:
-        return _killed(-exit_code, texts)
+        return _signal_failure(-exit_code, texts)
     lasting = tracebacks.without_ignored(lines)
     last = tracebacks.last_exception
-    exception = tracebacks.of_group(lines) or last(lasting) or last(lines)
-    reason = exception or _native(texts) or _exit_text(exit_code, [line.text for line in lasting])
+    exception = tracebacks.group_exception(lines) or last(lasting) or last(lines)
+    reason = exception or _native_error(texts) or _exit_text(exit_code, [line.text for line in lasting])
     sign = sign_of(reason)
-    of_child = exception is not None and _OF_A_CHILD.fullmatch(exception) is not None
+    of_child = exception is not None and _CHILD_EXCEPTION.fullmatch(exception) is not None
     empty = exception is None or of_child or _WITHOUT_TEXT.fullmatch(exception) is not None
     cause = None
     if sign is None or sign.vague or empty:
         # The script may have survived the errors of earlier lines: they count only if the reason is vague.
         vague = empty or sign is not None
-        found = sign_in(_errors(texts) if vague else list(tracebacks.causes(lines)))
+        found = find_sign(_errors(texts) if vague else list(tracebacks.causes(lines)))
         sign, cause = found if found is not None else (sign, None)
     if sign is None or (empty and sign.kind in (FailureKind.PEER, FailureKind.KILLED)):
-        killed = _of_child(exit_code, exception, texts if empty else [reason])
+        killed = _child_failure(exit_code, exception, texts if empty else [reason])
         if killed is not None:
             return killed
-        own = (each for each in tracebacks.earlier(lines) if not _OF_A_CHILD.fullmatch(each))
+        own = (each for each in tracebacks.exceptions(lines) if not _CHILD_EXCEPTION.fullmatch(each))
         if of_child and (sign is None or sign.kind is FailureKind.KILLED) and (earlier := next(own, None)) is not None:
             return Failure(FailureKind.SCRIPT, _with_cause(reason, earlier), SEE_LOG)
     if sign is not None:
-        text = _of_collective(sign, texts) or _with_cause(reason, cause)
+        text = _describe_collective(sign, texts) or _with_cause(reason, cause)
         return Failure(sign.kind, text, sign.advice, sign.suspect)
     if exception is not None:
         return Failure(FailureKind.SCRIPT, _one_line(reason), SEE_LOG)
@@ -116,7 +116,7 @@ def uncaught(tail: Sequence[bytes]) -> str | None:
 
     A script can print one and still exit with 0, by `os._exit(0)` as in Isaac Sim's fast shutdown.
     """
-    lines = tracebacks.without_ignored(tracebacks.parsed(torchrun.of_the_ranks(tail)))
+    lines = tracebacks.without_ignored(tracebacks.parse(torchrun.rank_output(tail)))
     exception = tracebacks.uncaught(lines)
     return _one_line(exception) if exception is not None else None
 
@@ -128,7 +128,7 @@ def _with_cause(reason: bytes, cause: bytes | None) -> str:
     return f"{_one_line(reason)[: _MAX_TEXT // 2]}, after {_one_line(cause)}"[:_MAX_TEXT]
 
 
-def _of_child(exit_code: int, exception: bytes | None, texts: Sequence[bytes]) -> Failure | None:
+def _child_failure(exit_code: int, exception: bytes | None, texts: Sequence[bytes]) -> Failure | None:
     """Returns the failure of a script if a signal killed its child, from the newest line that reports it."""
     found = (match for text in reversed(texts) for each in table().child_signal if (match := each.search(text)))
     name = next(filter(None, map(_reported_signal, found)), None) or _signal_of_status(exit_code)
@@ -148,7 +148,7 @@ def _reported_signal(match: re.Match[bytes]) -> str | None:
         return _signal_of_status(int(status))
     text = groups["signal"].decode(errors="replace")
     if text.isdigit():
-        return _signal(int(text))
+        return _signal_name(int(text))
     texts = {each.name: (signal.strsignal(each) or "-").lower() for each in signal.Signals}
     found = (name for name, shown in texts.items() if name in (text, f"SIG{text}") or _names_signal(text, shown))
     return next(found, None)
@@ -161,7 +161,7 @@ def _names_signal(text: str, shown: str) -> bool:
 
 def _signal_of_status(status: int) -> str | None:
     """Returns the signal behind a wrapper's exit status: 128 + n of a shell, 256 - n of `sys.exit(-n)`."""
-    return _signal(status - 128) or (_signal(256 - status) if status in _NEGATIVE_STATUS else None)
+    return _signal_name(status - 128) or (_signal_name(256 - status) if status in _NEGATIVE_STATUS else None)
 
 
 def explain_recorded(recorded: torchrun.Recorded) -> Failure:
@@ -174,9 +174,9 @@ def explain_recorded(recorded: torchrun.Recorded) -> Failure:
     return failure._replace(advice=_SEE_FILE) if failure.advice == SEE_LOG else failure
 
 
-def _killed(number: int, texts: Sequence[bytes]) -> Failure:
+def _signal_failure(number: int, texts: Sequence[bytes]) -> Failure:
     kind, suspect = FailureKind.KILLED, False
-    name = _signal(number)
+    name = _signal_name(number)
     meaning, advice = table().signals.get(name or "", ("", ""))
     if number == signal.SIGSEGV and all(any(part in text for text in texts) for part in (b"/triton/", b"/_dynamo/")):
         # DistributedDataParallel imports torch._dynamo, which imports triton, as the faulthandler's trace shows.
@@ -184,20 +184,20 @@ def _killed(number: int, texts: Sequence[bytes]) -> Failure:
         advice = "import torch._dynamo before genesis, at the top of the script"
     if number == signal.SIGABRT:
         # Libraries print the error before they abort.
-        message = _native(texts)
+        message = _native_error(texts)
         sign = sign_of(message) if message is not None else None
-        if (message is None or (sign is not None and sign.vague)) and (found := sign_in(_errors(texts))) is not None:
+        if (message is None or (sign is not None and sign.vague)) and (found := find_sign(_errors(texts))) is not None:
             sign, line = found
             message = line if message is None else message
         meaning = clean(message) if message is not None else meaning
         if sign is not None:
             kind, advice, suspect = sign.kind, sign.advice, sign.suspect
-            meaning = _of_collective(sign, texts) or meaning
+            meaning = _describe_collective(sign, texts) or meaning
     reason = f"Killed by {name or f'signal {number}'} (-{number})"
     return Failure(kind, f"{reason}: {meaning}"[:_MAX_TEXT] if meaning else reason, advice, suspect)
 
 
-def _of_collective(sign: Sign, texts: Sequence[bytes]) -> str | None:
+def _describe_collective(sign: Sign, texts: Sequence[bytes]) -> str | None:
     """Describes the collective or the rendezvous that failed; None if no line reports it."""
     if sign.kind not in (FailureKind.NCCL, FailureKind.PEER):
         return None
@@ -213,22 +213,22 @@ def _of_collective(sign: Sign, texts: Sequence[bytes]) -> str | None:
     return f"NCCL's watchdog was stuck for {int(stuck[1])} s" if stuck is not None else None
 
 
-def _signal(number: int) -> str | None:
+def _signal_name(number: int) -> str | None:
     """Returns the name of a signal; None for real-time signals."""
     return next((each.name for each in signal.Signals if each == number), None)
 
 
-def _native(texts: Sequence[bytes]) -> bytes | None:
+def _native_error(texts: Sequence[bytes]) -> bytes | None:
     """Returns the last error of Quadrants' or Taichi's native logger, or an uncaught C++ exception."""
-    native = next(filter(None, map(_NATIVE.fullmatch, reversed(texts))), None)
+    native = next(filter(None, map(_NATIVE_ERROR.fullmatch, reversed(texts))), None)
     return (native["text"] or native["what"]) if native is not None else None
 
 
 def _exit_text(exit_code: int, texts: Sequence[bytes]) -> bytes:
     text = f"exit code {exit_code}"
     # `sys.exit("message")` prints the message and exits with 1; click prints `Error: …` and exits with 2.
-    unboxed = (_BOX.sub(b"", line).strip() for line in reversed(texts) if exit_code in (1, 2))
-    own = (line for line in unboxed if line and not line.startswith(_REPORTED) and line_patterns.message(line) is None)
+    unboxed = (_BOX_BORDERS.sub(b"", line).strip() for line in reversed(texts) if exit_code in (1, 2))
+    own = (line for line in unboxed if line and not line.startswith(_PREFIXES) and line_patterns.message(line) is None)
     last = next((line for line in own if not tracebacks.is_noise(line)), b"")
     return f"{text}: ".encode() + last if last and line_patterns.FPS.search(last) is None else text.encode()
 

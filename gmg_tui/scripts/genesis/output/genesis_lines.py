@@ -13,13 +13,13 @@ from gmg_tui.scripts.readers.interface import Figures, LineReader
 
 _MAX_TEXT = 200
 """Bytes to read of a line that is not a progress line."""
-_MAX_ORDERED = 500
-_CLEANING = b"offline_cache.h:run"
-"""The source location of Quadrants' eviction at exit; a failed lock there loses no kernels."""
+_MAX_SPANS = 500
+_EVICTION = b"offline_cache.h:run"
+"""The source location of Quadrants' eviction at exit: if the lock fails there, no kernels are lost."""
 
 
 class GenesisLines(LineReader):
-    """Reads Genesis' lines: in order one by one (`in_order`), and the blocks between them.
+    """Reads Genesis' lines: one by one (the spans of `ordered_spans`), and the blocks between them.
 
     Ranks of a group report no locked kernel cache: they compile and save the same kernels.
 
@@ -65,15 +65,15 @@ class GenesisLines(LineReader):
                 yield from self._read_line(block)
 
     @staticmethod
-    def in_order(block: bytes) -> Iterator[tuple[int, int]]:
-        """Yields the bounds of the lines to read one by one, in order: Genesis may report more than rates there.
+    def ordered_spans(block: bytes) -> Iterator[tuple[int, int]]:
+        """Yields the spans of lines to read one by one, in order, as they may report more than rates.
 
-        Yields only those around the newest `_MAX_ORDERED` matches.
+        Yields only those around the newest `_MAX_SPANS` matches.
         """
         found, end = [each.start() for each in line_patterns.OTHER.finditer(block)], 0
         for word in line_patterns.TRIGGERS:
             found += [each.start() for each in re.finditer(word, block)]
-        for at in sorted(found)[-_MAX_ORDERED:]:
+        for at in sorted(found)[-_MAX_SPANS:]:
             if at >= end:
                 before = (block.rfind(sign, end, at) + 1 for sign in (b"\n", b"\r"))
                 after = (block.find(sign, at) + 1 for sign in (b"\n", b"\r"))
@@ -84,10 +84,10 @@ class GenesisLines(LineReader):
         line = line_patterns.plain(raw[:MAX_LINE_BYTES])
         logged = line_patterns.message(line)
         if logged is None:
-            self._read_sign(line, logged=False)
+            self._read_text(line, logged=False)
             return
         _, text = logged
-        self._read_sign(text, logged=True)
+        self._read_text(text, logged=True)
         device = line_patterns.DEVICE.match(text)
         if device is not None:
             self.device, self.backend = clean(device["name"])[:_MAX_TEXT], clean(device["backend"])
@@ -106,7 +106,7 @@ class GenesisLines(LineReader):
         if phase is not None:
             yield Figures(phase=phase)
 
-    def _read_sign(self, text: bytes, *, logged: bool) -> None:
+    def _read_text(self, text: bytes, *, logged: bool) -> None:
         """Reads a line's text, `logged` if it is from Genesis' logger."""
         if logged and text.startswith(line_patterns.CORRUPTED_CACHE):
             self._cache = self._cache or Sign("cache", "recovered from a cache race: a half-written file was rebuilt")
@@ -119,7 +119,7 @@ class GenesisLines(LineReader):
         elif (
             not logged
             and not self._rank
-            and _CLEANING not in text
+            and _EVICTION not in text
             and (lock := line_patterns.LOCK.search(text)) is not None
         ):
             locked = f"kernel cache locked, kernels may need recompiling: {clean(lock['path'])}"

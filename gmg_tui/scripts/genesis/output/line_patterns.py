@@ -19,11 +19,11 @@ _OPEN = _COLOUR + rb"(?:~{1,4}<)?+"
 _CLOSE = rb"(?:>~{1,4})?+" + _COLOUR
 
 _RATE = rb"Running at " + _COLOUR + rb"(~{1,4}<)?(" + NUMBER + rb")" + _CLOSE + rb" FPS"
-_EACH = (
+_PER_ENV = (
     rb"\(" + _OPEN + NUMBER + _CLOSE + rb" FPS per env, " + _OPEN + rb"(\d{1,9}(?:,\d{3}){0,2})" + _CLOSE + rb" envs\)"
 )
 
-FPS: Final = re.compile(_RATE + rb"(?: " + _EACH + rb")?\.")
+FPS: Final = re.compile(_RATE + rb"(?: " + _PER_ENV + rb")?\.")
 """A progress line. Groups: the raw form's marker, the rate over all environments, and the number of environments, if any.
 
 Up to 0.4.5 the root logger repeats the line in its raw form, `Running at ~<1,989.47>~ FPS`.

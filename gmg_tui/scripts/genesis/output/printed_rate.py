@@ -1,4 +1,4 @@
-"""The rate from a script's printed numbers, used if no probe counts its steps.
+"""The rate from a script's printed numbers, for a script whose steps no probe counts.
 
 Genesis prints an exponential moving average that weights each sample by 5 % (`FPS_tracker_alpha=.95`). In 1.4.5 the first
 sample includes the end of compiling, so that the average starts a hundred times too low. Two consecutive numbers u, v give
@@ -18,7 +18,7 @@ from gmg_tui.scripts.interpreter import version_numbers
 WINDOW_S = 10.0
 """Window of the current rate, seconds."""
 _DECAY = 0.95
-_LINE_S = 0.05
+_MIN_LINE_S = 0.05
 """Genesis prints a line after this many seconds of steps (`STEP_RATE_LOG_INTERVAL`)."""
 _MAX_MOMENTS = 512
 
@@ -36,9 +36,9 @@ class PrintedRate:
         self._last = self._max = 0.0
         self._samples = 0
         self._plain = True
-        self._before: float | None = None
+        self._previous: float | None = None
         """The last number of the same scene."""
-        self._steps_before: float | None = None
+        self._previous_steps: float | None = None
         self._at: float | None = None
         """The end of the counted steps, monotonic seconds."""
         self._env_steps = self._seconds = 0.0
@@ -47,7 +47,7 @@ class PrintedRate:
 
     def new_scene(self) -> None:
         """Restarts the average, as Genesis does for another scene or another number of environments."""
-        self._before = self._at = self._steps_before = None
+        self._previous = self._at = self._previous_steps = None
         self._moments.clear()
 
     def add(self, numbers: Sequence[float], now: float, *, smoothed: bool, n_envs: int | None = None) -> None:
@@ -58,15 +58,15 @@ class PrintedRate:
         rates = self._unsmoothed(numbers) if smoothed else list(numbers)
         if self._at is None:
             self._count(0.0, now)  # the first's duration is unknown
-        elif rates and self._steps_before is None and now > self._at:
+        elif rates and self._previous_steps is None and now > self._at:
             steps = n_envs or 1
-            weights = [_LINE_S if rate <= 0 or rate * _LINE_S >= steps else steps / rate for rate in rates]
+            weights = [_MIN_LINE_S if rate <= 0 or rate * _MIN_LINE_S >= steps else steps / rate for rate in rates]
             mean = sum(map(operator.mul, rates, weights)) / sum(weights)
             self._count(mean * (now - self._at), now)
 
     def count(self, steps: float, now: float) -> None:
         """Adds the script's own count of environment steps since its start."""
-        before, self._steps_before = self._steps_before, steps
+        before, self._previous_steps = self._previous_steps, steps
         if before is None or steps < before:
             self._at = None
             self._moments.clear()
@@ -93,7 +93,7 @@ class PrintedRate:
 
     def _unsmoothed(self, numbers: Sequence[float]) -> list[float]:
         """Returns the samples behind the numbers, none for the first of an average."""
-        befores, self._before = [self._before, *numbers[:-1]], numbers[-1]
+        befores, self._previous = [self._previous, *numbers[:-1]], numbers[-1]
         pairs = [(before, number) for before, number in zip(befores, numbers, strict=True) if before is not None]
         rates = [((number - _DECAY * before) / (1 - _DECAY), number) for before, number in pairs]
         return [rate if rate >= 0 else number for rate, number in rates]  # below 0 it is not Genesis' average

@@ -1,4 +1,4 @@
-"""Reads the output of one attempt: phase, rate, progress, metrics, signs of trouble, and the reason of its failure."""
+"""Reads the output of one attempt: phase, rate, progress, metrics, signs of trouble, and the reason for its failure."""
 
 import re
 from collections import deque
@@ -37,7 +37,7 @@ _STATES = {
     Phase.RUNNING: WorkerState.RUNNING,
 }
 _SILENT = frozenset({Phase.IMPORTING, Phase.COMPILING})
-"""Phases whose end Genesis does not print: the script's own next line ends them."""
+"""Phases whose end Genesis does not print: the next line of the script itself ends them."""
 
 _STALE_FACTOR, _STALE_S, _FIRST_GAP_S = 3.0, 5.0, 20.0
 """A number is stale after this factor times the longest recent gap (`_FIRST_GAP_S` before the first gap)."""
@@ -54,7 +54,7 @@ class Pace:
         """Monotonic seconds; None before the first."""
         self._gaps_s: deque[float] = deque(maxlen=_MAX_GAPS)
 
-    def beat(self, now: float) -> None:
+    def record(self, now: float) -> None:
         """Records a report at `now`, monotonic seconds."""
         if self.last_at is not None and now > self.last_at:
             self._gaps_s.append(now - self.last_at)
@@ -79,7 +79,7 @@ class Reader:
     Attributes:
         state: The worker's state in this phase; while kernels are saved, the state before.
         phase_started: Start of the phase, monotonic seconds.
-        first_running: Start of the first running phase, monotonic seconds; None before.
+        first_running: Start of the first running phase, monotonic seconds; None before it.
         phase_times: Seconds of each phase that has ended.
         had_progress: True if it reported a rate, an iteration, or a bar after Genesis started.
         pace: The times of its progress reports.
@@ -112,11 +112,11 @@ class Reader:
         self.n_envs: int | None = None
         self._is_rank = rank
         self.genesis = GenesisLines(gpu_slot, rank=rank)
-        self._described = [*map(FormatLines, formats)]
+        self._custom = [*map(FormatLines, formats)]
         trainers = [FormatLines(row, built_in=True) for row in built_in().values()]
         known, bars = [each for each in trainers if not each.vague], [each for each in trainers if each.vague]
         self._reported, self._pairs = ReportedRates(), PairLines()
-        first = (self._reported, *self._described, self.genesis)
+        first = (self._reported, *self._custom, self.genesis)
         self._readers: tuple[LineReader, ...] = (*first, *known, self._pairs, *bars)
         self._trainers = range(len(first), len(first) + len(known))
         self.is_complete = False
@@ -133,7 +133,7 @@ class Reader:
         self._now = 0.0
         self._clock_known = started is not None
         self._running_s = 0.0
-        """Seconds of earlier running phases."""
+        """Duration of earlier running phases, seconds."""
         self._is_failing = False
         """True once it has printed an error or its usage: later lines do not begin the running phase."""
         self._has_simulated = False
@@ -145,14 +145,14 @@ class Reader:
         self._now = now
         self._tail.add(block)
         at = 0
-        for start, end in self.genesis.in_order(block):
+        for start, end in self.genesis.ordered_spans(block):
             self._read_lines(block[at:start])
             self._read(block[start:end])
             at = end
         self._read_lines(block[at:])
 
     def _read_lines(self, block: bytes) -> None:
-        """Reads lines outside `in_order`; the script's first own line ends a silent phase."""
+        """Reads lines outside `ordered_spans`; the script's first own line ends a silent phase."""
         if self.phase in _SILENT:
             lines = islice(_UNINDENTED.finditer(block), _MAX_SILENT_LINES)
             if (own := next((line for line in lines if self._is_own(line[0])), None)) is not None:
@@ -163,7 +163,7 @@ class Reader:
                     self._enter(Phase.RUNNING)
                 block = block[own.end() :]
         if len(block) > _MAX_BLOCK_BYTES:
-            block = _shortened(block)
+            block = _shorten(block)
             at = max(0, len(block) - _MAX_BLOCK_BYTES)
             self._overflows.feed(block[:at])
             block = block[at:]
@@ -179,7 +179,7 @@ class Reader:
         self._overflows.feed(unread)
         self.saved.feed(unread)
 
-    def glimpse(self, line: bytes, now: float) -> bool:
+    def read_unfinished(self, line: bytes, now: float) -> bool:
         """Reads an unfinished line at `now` (monotonic seconds). Returns True if it begins the running phase."""
         if self.phase not in _SILENT or not self._is_own(line):
             return False
@@ -218,7 +218,7 @@ class Reader:
         """The signs of trouble in its lines."""
         signs = [*self._reported.signs, *self.genesis.signs]
         if self.is_complete or self.running_s(self._now) >= _UNMATCHED_S:
-            signs += [Sign("output", "no line matches --pattern") for reader in self._described if reader.is_unmatched]
+            signs += [Sign("output", "no line matches --pattern") for reader in self._custom if reader.is_unmatched]
         overflow = self._overflows.sign
         return (*signs, *([overflow] if overflow is not None else []))
 
@@ -268,7 +268,7 @@ class Reader:
             self._rate.add(figures.rates, self._now, smoothed=smoothed, n_envs=figures.n_envs or self.n_envs)
         if figures.steps is not None:
             self._rate.count(figures.steps, self._now)
-        self.pace.beat(self._now)
+        self.pace.record(self._now)
         self._simulated()
 
     def _apply_progress(self, position: int, reader: LineReader, figures: Figures) -> None:
@@ -284,7 +284,7 @@ class Reader:
         pace = (last - first) / (at - began) if at > began and last > first else None
         eta_s = (total - done) / pace if pace and done < total else None
         self.progress = Progress(min(done, total), total, figures.unit, eta_s, pace)
-        self.pace.beat(self._now)
+        self.pace.record(self._now)
         if not reader.vague:
             self._simulated()
         elif self.phase in (*_SILENT, Phase.RUNNING):  # in other phases a bar shows a download or meshes
@@ -318,7 +318,7 @@ class Reader:
         seconds = self._now - self.phase_started
         if self.phase is Phase.RUNNING:
             self._running_s += seconds
-        elif phase is not Phase.SAVING:  # which cuts the previous phase short
+        elif phase is not Phase.SAVING:  # saving cuts the previous phase short
             self.phase_times[self.phase] = seconds
         self.phase, self.phase_started = phase, self._now
         if phase is Phase.RUNNING and self.first_running is None:
@@ -326,7 +326,7 @@ class Reader:
         self.state = _STATES.get(phase, self.state)
 
 
-def _shortened(block: bytes) -> bytes:
+def _shorten(block: bytes) -> bytes:
     """Cuts the long lines of a block, so that they do not displace earlier lines."""
     parts, at = list[bytes](), 0
     while at < len(block):

@@ -37,18 +37,18 @@ class Line(NamedTuple):
     text: bytes
     """Without escape sequences, stripped."""
     indented: bool
-    """Including lines in a box, and frames that loguru marks."""
+    """True also for lines in a box, and frames that loguru marks."""
 
 
-def parsed(tail: Sequence[bytes]) -> list[Line]:
+def parse(tail: Sequence[bytes]) -> list[Line]:
     """Returns lines of output without escape sequences, boxes, and prefixes of tracebacks."""
     texts = [_PREFIX.sub(b"", line_patterns.MARKUP.sub(b"", line_patterns.plain(raw))) for raw in tail]
     pairs = zip(tail, texts, strict=True)
     indented = (raw[:1] in (b" ", b"\t") or text.startswith(_LOGURU_FRAME) for raw, text in pairs)
-    return list(_unboxed([Line(*each) for each in zip(texts, indented, strict=True) if each[0]]))
+    return list(_unbox([Line(*each) for each in zip(texts, indented, strict=True) if each[0]]))
 
 
-def _unboxed(lines: Sequence[Line]) -> Iterator[Line]:
+def _unbox(lines: Sequence[Line]) -> Iterator[Line]:
     """Replaces Rich's boxes with plain tracebacks, and joins the wrapped lines of the exception below."""
     index = 0
     while index < len(lines):
@@ -134,7 +134,7 @@ def uncaught(lines: Sequence[Line]) -> bytes | None:
         return None
     grouped = lines[start].text == _GROUP
     end = start if grouped else _exception_index(lines, start)
-    reason = of_group(lines) if grouped else None if end is None else _with_next(lines[end].text, lines, end)
+    reason = group_exception(lines) if grouped else None if end is None else _with_next(lines[end].text, lines, end)
     if end is None or reason is None or short_class(reason) in (b"KeyboardInterrupt", b"SystemExit"):
         return None
     rest = lines[end + 1 :]
@@ -149,14 +149,14 @@ def causes(lines: Sequence[Line]) -> Iterator[bytes]:
             yield next((each.text for each in reversed(lines[:index]) if _EXCEPTION.fullmatch(each.text)), b"")
 
 
-def earlier(lines: Sequence[Line]) -> Iterator[bytes]:
+def exceptions(lines: Sequence[Line]) -> Iterator[bytes]:
     """Yields the lines that name the exceptions of all tracebacks, newest first."""
     for start in reversed(range(len(lines))):
         if lines[start].text.startswith(TRACEBACK) and (end := _exception_index(lines, start)) is not None:
             yield _with_next(lines[end].text, lines, end)
 
 
-def of_group(lines: Sequence[Line]) -> bytes | None:
+def group_exception(lines: Sequence[Line]) -> bytes | None:
     """Returns the first exception of the innermost `ExceptionGroup`; None if the attempt did not end with one."""
     texts = [line.text for line in lines]
     start = next((index for index in reversed(range(len(texts))) if texts[index] == _GROUP), len(texts))

@@ -74,7 +74,7 @@ class _Counts:
         return True
 
     def enter(self, name):
-        """Begins a phase; none for `-`."""
+        """Begins the phase `name`; does nothing for `-`."""
         try:
             if name != "-":
                 self.phase, self.environments = PHASES.index(name), -1
@@ -112,7 +112,7 @@ class _Counts:
             self.write("mark_steps", self.environment_steps, self.last_ns, *times, self.long_ns)
 
     def spend(self, name, time_ns):
-        """Adds to one of `TIMES`."""
+        """Adds `time_ns` to one of `TIMES`."""
         setattr(self, name, getattr(self, name) + time_ns)
         if self.words:
             self.words[NAMES.index(name)] = getattr(self, name)
@@ -134,21 +134,21 @@ _rows: "list[list[str]]" = []  # of `calls.txt`: wrapper, module, class, method,
 
 def open_file(name, flags):
     """Opens or creates a file in the probe's folder. Raises `OSError` if another user could change the folder."""
-    where = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        about = os.fstat(where)
+        about = os.fstat(directory)
         if about.st_uid != os.geteuid() or about.st_mode & 0o022:
             raise PermissionError(folder)
         flags |= os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        return os.open(name, flags, 0o600, dir_fd=where)
+        return os.open(name, flags, 0o600, dir_fd=directory)
     finally:
-        os.close(where)
+        os.close(directory)
 
 
-def start(where, reports):
-    """Starts the probe in this process and those that it forks, with files in the folder `where`."""
+def start(directory, reports):
+    """Starts the probe in this process and those that it forks, with files in the folder `directory`."""
     global folder, _reports
-    folder, _reports = where, reports
+    folder, _reports = directory, reports
     with open(os.path.join(os.path.dirname(__file__), "calls.txt"), encoding="utf-8") as file:
         _rows.extend(line.partition("#")[0].split() for line in file if line.startswith(tuple(_WRAPPERS)))
     sys.meta_path.insert(0, _Finder())
@@ -162,8 +162,8 @@ def start(where, reports):
     _counts.enter("started")
 
 
-def _counting(original, environments_of, kind_name):
-    """Wraps a step, which counts if its thread counted no other inside: the innermost of nested environments does."""
+def _count_step(original, environments_of, kind_name):
+    """Wraps a step to count it, unless it called a step that was counted: of nested environments the innermost counts."""
     from _thread import get_ident
     from operator import attrgetter
 
@@ -178,7 +178,7 @@ def _counting(original, environments_of, kind_name):
         try:
             thread = get_ident()
             if counts.steps != before and counts.by_thread.get(thread, 0) > before:
-                return result  # an inner environment has counted
+                return result  # an inner environment has counted it
             environments, now = get(args[0]), clock()
             if environments != counts.environments:
                 environments = int(environments) or 1
@@ -205,7 +205,7 @@ def _counting(original, environments_of, kind_name):
     return step
 
 
-def _marking(original, at_beginning, at_end):
+def _mark(original, at_beginning, at_end):
     """Wraps a call that begins phases."""
 
     def call(*args, **kwargs):
@@ -217,8 +217,8 @@ def _marking(original, at_beginning, at_end):
     return call
 
 
-def _followed(original, report):
-    """Wraps a call, whose arguments `report` gets afterwards."""
+def _call_then(original, report):
+    """Wraps a call, after which `report` is called with its arguments."""
 
     def call(*args, **kwargs):
         result = original(*args, **kwargs)
@@ -231,23 +231,23 @@ def _followed(original, report):
     return call
 
 
-def _reporting(original, how):
+def _report(original, how):
     """Wraps a call that reports metrics."""
-    return _followed(original, _reports.METRICS[how])
+    return _call_then(original, _reports.METRICS[how])
 
 
-def _saving(original, kind_name):
+def _report_save(original, kind_name):
     """Wraps a call that saves the file named by its second argument."""
     kind = _reports.STATE if kind_name == "state" else _reports.EXPORT
 
     def report(*args, **kwargs):
         place = args[1] if len(args) > 1 else next(kwargs[name] for name in ("f", "path", "filename") if name in kwargs)
-        _reports.saved(kind, _counts.environment_steps, place)
+        _reports.report_saved(kind, _counts.environment_steps, place)
 
-    return _followed(original, report)
+    return _call_then(original, report)
 
 
-def _timing(original, name):
+def _time(original, name):
     """Wraps a call whose time is one of `TIMES`; rendering in a step is subtracted from the step's time."""
     from inspect import currentframe
 
@@ -273,22 +273,22 @@ def _timing(original, name):
     return learn if name == "learning" else render
 
 
-_WRAPPERS = {"step ": _counting, "call ": _marking, "time ": _timing, "metric ": _reporting, "save ": _saving}
+_WRAPPERS = {"step ": _count_step, "call ": _mark, "time ": _time, "metric ": _report, "save ": _report_save}
 
 
 def _wrap(module):
-    """Wraps a module's functions that are in the table."""
+    """Wraps the functions of a module that `calls.txt` lists."""
     from functools import update_wrapper
 
-    for what, name, owner_name, method, *rest in _rows:
+    for kind, name, owner_name, method, *rest in _rows:
         owner = module if owner_name == "-" else getattr(module, owner_name, None)
         original = getattr(owner, "__dict__", {}).get(method) if name == module.__name__ else None
         if callable(original):
-            setattr(owner, method, update_wrapper(_WRAPPERS[what + " "](original, *rest), original))
+            setattr(owner, method, update_wrapper(_WRAPPERS[kind + " "](original, *rest), original))
 
 
 class _Finder:
-    """Wraps the functions of the table's modules once they have been executed."""
+    """Wraps the functions of the modules in `calls.txt` once these have been executed."""
 
     def find_spec(self, name, path=None, target=None):
         calls = [row[0] for row in _rows if row[1] == name]

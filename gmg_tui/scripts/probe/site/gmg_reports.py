@@ -26,8 +26,8 @@ NO_STEP = -(2**63)
 UNKNOWN = -1
 """The size of a file that may be incomplete, as the script opened it itself."""
 MAX_NAME_BYTES, MAX_PATH_BYTES = 200, 4096
-_LOCK_S = 0.001
-"""Time after which a signal handler that interrupted a report drops its own record."""
+_LOCK_TIMEOUT_S = 0.001
+"""Seconds after which a signal handler that interrupted a report drops its own record."""
 
 
 class Ring:
@@ -62,7 +62,7 @@ class Ring:
     def write(self, kind, name, first, second, value):
         """Appends a record."""
         size = (RECORD.size + len(name) + 7) & ~7
-        if not self.lock.acquire(True, _LOCK_S):
+        if not self.lock.acquire(True, _LOCK_TIMEOUT_S):
             return
         try:
             if self.memory is None:
@@ -76,10 +76,10 @@ class Ring:
             record = RECORD.pack(size, kind, count, first, second, value, monotonic_ns()) + name
             record += bytes(size - len(record))
             at = end % CAPACITY
-            whole = min(size, CAPACITY - at)
-            self.memory[at : at + whole] = record[:whole]
-            if whole < size:
-                self.memory[: size - whole] = record[whole:]
+            fitting = min(size, CAPACITY - at)
+            self.memory[at : at + fitting] = record[:fitting]
+            if fitting < size:
+                self.memory[: size - fitting] = record[fitting:]
             self.words[3] = count + 1
             self.words[1] = end + size
         finally:
@@ -89,7 +89,7 @@ class Ring:
 ring = Ring()
 
 
-def _metric(name, value, step):
+def _report_metric(name, value, step):
     if hasattr(value, "item"):
         value = value.item()  # `float` warns on a tensor that requires gradients
     if isinstance(value, (int, float)):
@@ -99,37 +99,37 @@ def _metric(name, value, step):
 
 def scalar(_, tag, scalar_value, global_step=None, *__, **___):
     """Reports a metric of `SummaryWriter.add_scalar`."""
-    _metric(tag, scalar_value, global_step)
+    _report_metric(tag, scalar_value, global_step)
 
 
 def keywords(_, *, tag, value, timestep=None, **__):
     """Reports a metric of skrl's `SummaryWriter.add_scalar`."""
-    _metric(tag, value, timestep)
+    _report_metric(tag, value, timestep)
 
 
 def scalars(_, main_tag, tag_scalar_dict, global_step=None, *__, **___):
     """Reports the metrics of `SummaryWriter.add_scalars`."""
     for tag, value in tag_scalar_dict.items():
-        _metric(f"{main_tag}/{tag}", value, global_step)
+        _report_metric(f"{main_tag}/{tag}", value, global_step)
 
 
 def mapping(_, data, step=None, *__, **___):
     """Reports the metrics of `wandb`'s `Run.log`."""
     for name, value in data.items():
         with suppress(Exception):  # an array
-            _metric(name, value, step)
+            _report_metric(name, value, step)
 
 
 METRICS = {"scalar": scalar, "keywords": keywords, "scalars": scalars, "mapping": mapping}
 
 
-def saved(kind, env_steps, place):
+def report_saved(kind, env_steps, place):
     """Reports a file that a call has saved; `place` is its path, or a file that the script has opened."""
     is_path = isinstance(place, (str, bytes, os.PathLike))
     path = os.path.abspath(os.fsdecode(place if is_path else place.name))
-    for each in (path, path + ".zip"):  # Stable-Baselines3 adds the suffix
-        if os.path.isfile(each):
-            about = os.stat(each)
-            size = about.st_size if is_path else UNKNOWN
-            ring.write(kind, os.fsencode(each)[:MAX_PATH_BYTES], size, env_steps, float(about.st_ino))
+    for candidate in (path, path + ".zip"):  # Stable-Baselines3 adds the suffix
+        if os.path.isfile(candidate):
+            status = os.stat(candidate)
+            size = status.st_size if is_path else UNKNOWN
+            ring.write(kind, os.fsencode(candidate)[:MAX_PATH_BYTES], size, env_steps, float(status.st_ino))
             return
