@@ -114,7 +114,7 @@ def _measured(memory: GpuMemory, *samples: GpuSample) -> str | None:
     """What the next attempt has to wait for after `samples`."""
     for sample in samples:
         memory.measure(sample, frozenset(), live=False)
-    return memory.awaited()
+    return memory.wait_reason()
 
 
 @pytest.mark.parametrize("before", [_sample(500), None], ids=["known before", "known from the first reading on"])
@@ -125,12 +125,12 @@ def test_without_process_names_the_memory_in_use_decides(before: GpuSample | Non
         == "for 28.8 GiB on gpu0 to be released (the list of its processes shows by whom)"
     )
     assert _measured(memory, _sample(1_900)) is None, "drivers round"
-    assert memory.still_taken() is None
+    assert memory.unreleased_warning() is None
 
 
 def test_the_absence_of_listed_processes_is_sufficient() -> None:
     memory = _after(_sample(500), _sample(30_000, OURS), before=_sample(500))
-    assert memory.awaited() is not None, "the last reading still names it"
+    assert memory.wait_reason() is not None, "the last reading still names it"
     assert _measured(memory, _sample(30_000, STRANGER)) is None
 
 
@@ -145,8 +145,8 @@ def test_other_workers_on_the_card_make_it_unknown_unless_processes_are_listed()
     unnamed = _after(_sample(500), _sample(30_000), before=_sample(500))
     memory = _after(_sample(500), _sample(30_000, OURS), before=_sample(500))
     unnamed.shared = memory.shared = True
-    assert (unnamed.awaited(), unnamed.still_taken()) == (None, None)
-    assert memory.awaited() is not None
+    assert (unnamed.wait_reason(), unnamed.unreleased_warning()) == (None, None)
+    assert memory.wait_reason() is not None
 
 
 async def test_a_restart_on_a_shared_gpu_does_not_wait_for_the_memory_of_others() -> None:
@@ -157,7 +157,7 @@ async def test_a_restart_on_a_shared_gpu_does_not_wait_for_the_memory_of_others(
     memory.shared = True
     await memory.released(waits.append)
     assert waits == []
-    assert memory.still_taken() is None
+    assert memory.unreleased_warning() is None
 
 
 NEVER = ("--lines", "0")

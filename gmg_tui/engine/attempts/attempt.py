@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
 
     Attempt: TypeAlias = "LocalAttempt | RemoteAttempt"
-    """An attempt as its worker uses it, wherever it runs."""
+    """An attempt, on this machine or on a node."""
     Workplace: TypeAlias = "LocalHost | Fleet"
-    """The place of a session's attempts: this machine, or nodes."""
+    """Runs a session's attempts: on this machine, or on nodes."""
 
 Report = Callable[[str | None], None]
-"""Shows the wait reason; None if there is none."""
+"""Shows a wait reason, or (None) removes it."""
 
 
 class Life(StrEnum):
@@ -44,7 +44,7 @@ class Life(StrEnum):
     LEADER_GONE = "leader_gone"
     """The first process has ended; its children may be left."""
     CLEARED = "cleared"
-    """No process is left; the remaining output is read and the outcome determined."""
+    """No process is left that can be ended; the remaining output is read and the outcome determined."""
     ENDED = "ended"
 
 
@@ -67,7 +67,7 @@ class Stop(Struct, frozen=True, omit_defaults=True):
     kill: bool = False
     """True for SIGKILL at once."""
     reason: str | None = None
-    """None for the user's own command."""
+    """None for the user's own command, and if another rank has failed."""
 
 
 class Outcome(NamedTuple):
@@ -80,6 +80,7 @@ class Outcome(NamedTuple):
     had_progress: bool = False
     running_s: float = 0.0
     unprepared: bool = False
+    """True if it got no process, or lost it with its node; a job then returns to its queue."""
     unready: str | None = None
     """The reason, outside the script, that preparation failed."""
     final: bool = False
@@ -110,17 +111,17 @@ class RankActivity(Struct, frozen=True, omit_defaults=True):
     attempt: int = 0
     """Number of its attempt; 0 before the first."""
     settled: bool = False
-    """True if it has begun and is not being ended."""
+    """True if it has a process that is not being ended; `lives` while the first one runs."""
     lives: bool = False
     phase_started: float = 0.0
     in_running: bool = False
     progress_at: float | None = None
     progress_every_s: float = 0.0
-    """The longest recent interval between two reports."""
+    """The longest recent interval between two reports; 0 before the second."""
     idle_s: float = 0.0
-    """Seconds that it had been idle at the last scan."""
+    """Seconds without activity at the last scan."""
     stopped: str | None = None
-    """The signal or debugger that stops it."""
+    """The reason that a process is stopped, such as a signal or a debugger; None if none is."""
 
     def shifted(self, by_s: float) -> RankActivity:
         """Returns the same activity on a clock that is `by_s` ahead."""

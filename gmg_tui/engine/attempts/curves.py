@@ -13,9 +13,9 @@ MAX_NAMES = 256
 MAX_POINTS = 400
 """Maximum points of a curve; when full, every other one is dropped and the interval doubles."""
 MIN_INTERVAL_S = 1.0
+"""Seconds between two points of a new curve."""
 MAX_VALUE = 1e300
 """Greater values count as infinite: their sums and differences would overflow."""
-
 
 _value = attrgetter("value")
 
@@ -23,11 +23,11 @@ _value = attrgetter("value")
 class _Points:
     """The points of one metric; the last is replaced until it is far enough from the previous one."""
 
-    __slots__ = ("count", "finite", "highest", "interval_s", "lowest", "points")
+    __slots__ = ("count", "highest", "interval_s", "last_finite", "lowest", "points")
 
     def __init__(self) -> None:
         self.points: list[Metric] = []
-        self.finite: float | None = None
+        self.last_finite: float | None = None
         self.lowest: Metric | None = None
         self.highest: Metric | None = None
         self.count, self.interval_s = 0, MIN_INTERVAL_S
@@ -35,7 +35,7 @@ class _Points:
     def add(self, value: Metric) -> None:
         self.count += 1
         if math.isfinite(value.value):
-            self.finite = value.value
+            self.last_finite = value.value
             self.lowest = min(self.lowest or value, value, key=_value)
             self.highest = max(self.highest or value, value, key=_value)
         points = self.points
@@ -50,8 +50,8 @@ class _Points:
         """Returns the curve in at most `count` points, all if 0; `shift_s` is the Unix time of monotonic 0."""
         _, values, steps, moments = zip(*self.points[thinning_slice(len(self.points), count)], strict=True)
         low, high = (
-            None if of is None else Point(round(of.at + shift_s, 3), of.step, of.value)
-            for of in (self.lowest, self.highest)
+            None if metric is None else Point(round(metric.at + shift_s, 3), metric.step, metric.value)
+            for metric in (self.lowest, self.highest)
         )
         return Curve(tuple([round(at + shift_s, 3) for at in moments]), steps, values, self.count, low, high)
 
@@ -81,14 +81,14 @@ class Curves:
                 self.broken.pop(value.name, None)
             elif value.name not in self.broken:
                 at = f"{unit} {value.step:,}" if value.step is not None else ""
-                self.broken[value.name] = BrokenMetric(value.value, points.finite, at, unix(value.at))
+                self.broken[value.name] = BrokenMetric(value.value, points.last_finite, at, unix(value.at))
 
     @property
     def newest(self) -> dict[str, float | None]:
         """The newest value of each metric."""
-        return {name: of.points[-1].value for name, of in self._points.items()}
+        return {name: points.points[-1].value for name, points in self._points.items()}
 
     def view(self, name: str = "", count: int = 0) -> dict[str, Curve]:
-        """Returns all curves by name, or one metric's, each with at most `count` points (0: all)."""
+        """Returns the curve of metric `name`, or all curves if empty, by name, each with at most `count` points (0: all)."""
         shift_s = unix(0.0)
-        return {each: of.view(shift_s, count) for each, of in self._points.items() if name in ("", each)}
+        return {key: points.view(shift_s, count) for key, points in self._points.items() if name in ("", key)}

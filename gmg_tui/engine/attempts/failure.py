@@ -1,4 +1,4 @@
-"""Explains why an attempt failed: from its output, from what a rank has recorded, and from its GPU's health."""
+"""Explains why an attempt failed: from its output, a rank's error file, and its GPU's health."""
 
 import asyncio
 import logging
@@ -23,17 +23,17 @@ _log = logging.getLogger(__name__)
 _DISK_TIMEOUT_S = 10.0
 """Time limit for reading a rank's error file."""
 _REJECTION = re.compile(r"unrecogni[sz]ed|no such option|unknown", re.IGNORECASE)
-"""How argparse, click and getopt reject an unknown option."""
+"""Words with which argparse, Click and getopt reject an unknown option."""
 
 
 class DriverSilentError(NvmlUnavailable):
-    """The driver has not answered for long."""
+    """The driver has not answered in time."""
 
 
 async def outcome_of(
     readings: Readings, spec: RunSpec, exit_code: int | None, stop: Stop | None, survivors: str | None
 ) -> Outcome:
-    """Returns the outcome of an attempt; `survivors` are the processes that the kernel does not end."""
+    """Returns the outcome of an attempt; `survivors` describes processes that survived SIGKILL, if any."""
     cause, failure = stop.cause if stop is not None else None, None
     if survivors is not None:
         failure = Failure(FailureKind.UNKNOWN, survivors, "")
@@ -42,7 +42,7 @@ async def outcome_of(
     elif stop is None and exit_code:
         failure = await _failure_of(readings, spec, exit_code)
     elif stop is None and readings.unclean is not None and readings.launch.task.job is not None:
-        # The contract calls exit code 0 finished; a sweep's job that has computed nothing must not be skipped by --resume.
+        # Exit code 0 counts as finished, but `--resume` must not skip a job that printed an exception.
         failure = Failure(FailureKind.SCRIPT, f"exit code 0 after {readings.unclean}", SEE_LOG)
     return Outcome(
         failure,
@@ -54,19 +54,19 @@ async def outcome_of(
 
 async def _failure_of(readings: Readings, spec: RunSpec, exit_code: int) -> Failure:
     """Returns the failure of an attempt that ended by itself."""
-    entry = _entry_error(readings.newest_line, readings.launch.command[0]) if exit_code in ENV_FAILURES else None
-    if entry is not None:
-        return Failure(FailureKind.CONFIG, entry, "")
-    failure = _with_python(_with_order(readings.reader.failure(exit_code), spec), spec)
+    env_error = _env_error(readings.newest_line, readings.launch.command[0]) if exit_code in ENV_FAILURES else None
+    if env_error is not None:
+        return Failure(FailureKind.CONFIG, env_error, "")
+    failure = _advise_install(_advise_order(readings.reader.failure(exit_code), spec), spec)
     rendezvous = readings.launch.rendezvous
     vague = failure.kind in (FailureKind.UNKNOWN, FailureKind.KILLED)
-    if rendezvous is not None and vague:  # its record has more detail
-        recorded = await recorded_in(Path(rendezvous.error_file))
+    if rendezvous is not None and vague:  # its error file has more detail
+        recorded = await read_error_file(Path(rendezvous.error_file))
         failure = explain_recorded(recorded) if recorded is not None else failure
     return failure
 
 
-def _entry_error(line: bytes, program: str) -> str | None:
+def _env_error(line: bytes, program: str) -> str | None:
     """Returns env(1)'s error for the working directory or `program`; None if the line is the script's."""
     if not line.startswith(ENV_ERROR):
         return None
@@ -74,16 +74,16 @@ def _entry_error(line: bytes, program: str) -> str | None:
     return text.replace(f"'{program}'", f"cannot start {program}", 1)
 
 
-def of_preparation(error: NvmlUnavailable | GmgError) -> Failure:
+def preparation_failure(error: NvmlUnavailable | GmgError) -> Failure:
     """Returns the failure of an attempt that could not be prepared."""
     kind = FailureKind.DEVICE if isinstance(error, NvmlUnavailable) else FailureKind.CONFIG
     return Failure(FailureKind.DRIVER if isinstance(error, DriverSilentError) else kind, str(error), "")
 
 
-def of_gpu(failure: Failure, sample: GpuSample | None) -> Failure:
-    """Returns `failure` blamed on the GPU if the driver has lost it: CUDA only reports a failed call.
+def blame_gpu(failure: Failure, sample: GpuSample | None) -> Failure:
+    """Returns `failure` blamed on the GPU if the driver has lost it; CUDA reports only a failed call.
 
-    An Xid or ECC error that benches the GPU proves what the script's output only suggests.
+    An Xid or ECC error that benches the GPU confirms what the script's output suggests.
     """
     fatal = sample.health.fatal if sample is not None and sample.health is not None else None
     if failure.suspect and fatal is not None:
@@ -94,8 +94,8 @@ def of_gpu(failure: Failure, sample: GpuSample | None) -> Failure:
     return Failure(FailureKind.LOST, why, f"the script ended with {failure.reason}")
 
 
-def _with_order(failure: Failure, spec: RunSpec) -> Failure:
-    """Returns `failure` with the right order as advice if the script rejected one of gmg-tui's options.
+def _advise_order(failure: Failure, spec: RunSpec) -> Failure:
+    """Returns `failure`, with the right order as advice if the script rejected one of gmg-tui's options.
 
     In `gmg-tui sim.py --gpus 0,1` the option is the script's own.
     """
@@ -109,20 +109,20 @@ def _with_order(failure: Failure, spec: RunSpec) -> Failure:
     return failure._replace(advice=advice)
 
 
-def _with_python(failure: Failure, spec: RunSpec) -> Failure:
-    """Returns `failure` with the interpreter in its advice if a module is missing."""
+def _advise_install(failure: Failure, spec: RunSpec) -> Failure:
+    """Returns `failure`, with advice on where to install a missing module."""
     if "No module named" not in failure.reason:
         return failure
     python = interpreter.origin(spec.python, os.environ, "--python" if spec.python_given else None)
-    what = "Genesis (gmg-tui doctor says how)" if failure.kind is FailureKind.CONFIG else "it"
-    return failure._replace(advice=f"install {what} for {python}, or choose another interpreter with --python")
+    package = "Genesis (gmg-tui doctor shows how)" if failure.kind is FailureKind.CONFIG else "it"
+    return failure._replace(advice=f"install {package} for {python}, or choose another interpreter with --python")
 
 
-async def recorded_in(path: Path) -> torchrun.Recorded | None:
+async def read_error_file(path: Path) -> torchrun.Recorded | None:
     """Returns a rank's error file; None if it is missing or the disk does not answer in time."""
     try:
         async with asyncio.timeout(_DISK_TIMEOUT_S):
             return await in_daemon_thread(torchrun.read_error_file, path)
     except TimeoutError:
-        _log.warning("%s: the disk does not answer; what the rank recorded there is not read", path)
+        _log.warning("%s: the disk does not answer; the rank's error file is ignored", path)
         return None

@@ -1,11 +1,11 @@
-"""Starts a session's workers: one until the mesh caches are written, staggered, or all at once.
+"""Decides when a session's workers start: one alone until the mesh caches are written, staggered, or all at once.
 
 Genesis writes its mesh caches without a lock and in place (1.4.5: genesis/utils/mesh.py `open("wb")`, cache.py
 `MeshCache.save`), so workers that build their scenes together on a cold cache read each other's half-written files. All
 mesh caches are written when it prints `Compiling simulation kernels...`.
 
-Until a worker gets that far, one builds at a time; if it ends or is stuck, the next in line takes over.
-If a script silences Genesis, the probe reports it.
+Until a worker gets that far, one builds at a time; if it ends or is stuck, the next in the queue takes over.
+If a script silences Genesis, the probe reports its phase.
 """
 
 import asyncio
@@ -16,15 +16,16 @@ from gmg_tui.engine.clock import any_of
 from gmg_tui.model import Phase, StartMode
 
 MAX_UNSEEN_WAIT_S = 120.0
-"""Maximum wait for a first worker that shows no build: importing torch alone may take a minute."""
+"""Maximum wait for a builder that has shown no build: importing torch alone may take a minute."""
 MAX_BUILD_WAIT_S = 900.0
-"""Maximum wait for a worker that builds: convex decomposition of detailed meshes takes many minutes."""
+"""Maximum wait for a builder: convex decomposition of detailed meshes takes many minutes."""
 CHECK_INTERVAL_S = 1.0
 STAGGER_S = 3.0
 
-_ANNOUNCED = frozenset({Phase.CREATING, Phase.BUILDING})
-"""Phases that announce the end of a scene's build."""
+_BUILDING = frozenset({Phase.CREATING, Phase.BUILDING})
+"""Phases in which a scene is being built."""
 _WRITTEN = frozenset({Phase.COMPILING, Phase.BUILT, Phase.RUNNING})
+"""Phases in which the mesh caches are written."""
 
 
 class Gate:
@@ -37,10 +38,10 @@ class Gate:
     def __init__(self, mode: StartMode) -> None:
         self._mode = mode
         self._queue: list[str] = []
-        """The slots whose workers wait, in order; while the gate is shut the first one builds."""
+        """Slots in order of arrival; while the gate is shut, the first one's worker builds."""
         self.opened = mode is not StartMode.GATED
-        self._announced = False
-        """True if the builder has shown that it builds a scene."""
+        self._is_building = False
+        """True once the builder is known to build a scene."""
         self._since = time.monotonic()
         """Start of the builder's turn, monotonic seconds."""
         self._watching: asyncio.Task[None] | None = None
@@ -48,13 +49,13 @@ class Gate:
 
     async def wait(self, slot: str, report: Report) -> None:
         """Waits until the worker on `slot` may start; `report` gets the wait reason."""
-        again = slot in self._queue
-        if not again:
+        is_queued = slot in self._queue
+        if not is_queued:
             self._queue.append(slot)
             if len(self._queue) == 1:
                 self._since = time.monotonic()
         if self._mode is StartMode.STAGGERED:
-            wait_s = 0.0 if again else STAGGER_S * self._queue.index(slot)
+            wait_s = 0.0 if is_queued else STAGGER_S * self._queue.index(slot)
             if wait_s:
                 report(f"staggered: starts {wait_s:.0f} s after {self._queue[0]}")
             await asyncio.sleep(wait_s)
@@ -70,28 +71,28 @@ class Gate:
         if phase in _WRITTEN:
             self._open()
         elif self._queue[:1] == [slot]:
-            self._announced |= phase in _ANNOUNCED
+            self._is_building |= phase in _BUILDING
 
     def leave(self, slot: str, *, finished: bool = False) -> None:
-        """Makes the next worker the builder if the one on `slot` has ended or is stuck.
+        """Removes the worker on `slot`, which has ended or is stuck; if it was the builder, the next one builds.
 
         A script that has `finished` without building a scene never builds one.
         """
         if self.opened or slot not in self._queue:
             return
-        is_builder, announced = self._queue[0] == slot, self._announced
+        is_builder, was_building = self._queue[0] == slot, self._is_building
         self._queue.remove(slot)
         if is_builder:
-            self._announced, self._since = False, time.monotonic()
-        if is_builder and finished and not announced:
+            self._is_building, self._since = False, time.monotonic()
+        if is_builder and finished and not was_building:
             self._open()
         self._changed()
 
     async def _watch(self) -> None:
-        """Moves on when the builder takes too long, or opens the gate if nothing shows that it builds at all."""
+        """Replaces a builder that takes too long, or opens the gate if nothing shows that it builds a scene."""
         while not self.opened:
             waited_s = time.monotonic() - self._since
-            if not self._announced and waited_s > MAX_UNSEEN_WAIT_S:
+            if not self._is_building and waited_s > MAX_UNSEEN_WAIT_S:
                 self._open()
             elif len(self._queue) > 1 and waited_s > MAX_BUILD_WAIT_S:
                 self.leave(self._queue[0])

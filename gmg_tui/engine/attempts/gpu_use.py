@@ -8,7 +8,7 @@ from gmg_tui.engine.clock import any_of
 from gmg_tui.model import GpuSample, units
 
 MEMORY_WAIT_S = 30.0
-"""Maximum wait for an attempt's memory after its end."""
+"""Maximum wait for the release of an attempt's memory after its end."""
 
 _MIN_COUNTED_SAMPLES = 5
 _RELEASED_MARGIN_MIB = 64.0
@@ -19,12 +19,12 @@ _RELEASED_MARGIN_SHARE = 0.05
 class GpuMemory:
     """One attempt's share of its GPU's memory, according to NVML.
 
-    If NVML has listed the attempt's processes on the GPU, their absence is proof enough. In a container NVML's PIDs are
-    not ours, or it lists nothing: then processes that were there before the attempt belong to others. Without a sample
-    from before the attempt the first one after its start counts, as a script takes seconds to reach the GPU.
+    If NVML has listed the attempt's processes on the GPU, their memory is released once it no longer lists them. In
+    a container NVML lists other PIDs or none: then processes listed before the attempt count as others'. Without a sample
+    from before the attempt the first one after its start counts, because a script takes seconds to reach the GPU.
 
     Attributes:
-        shared: True if other workers of this session use the GPU: memory may be theirs, unless NVML lists them.
+        shared: True if other workers of this session use the GPU; unless NVML lists processes, memory may be theirs.
         used_mib: The memory of the attempt's own processes at the last sample; None if unknown.
     """
 
@@ -33,13 +33,13 @@ class GpuMemory:
         self._slot = slot
         self._before: GpuSample | None = None
         self._peak_mib: float | None = None
-        """The GPU's while the attempt lived."""
+        """Peak memory in use on the whole GPU during the attempt."""
         self._own_peak_mib: float | None = None
         self._was_shared = False
         self.used_mib: float | None = None
         self._sample: GpuSample | None = None
         self._pids: Set[int] = frozenset()
-        self._is_named = False
+        self._is_listed = False
         """True once NVML has listed one of its processes on the GPU."""
         self._measured = asyncio.Event()
         self._ended: float | None = None
@@ -55,13 +55,13 @@ class GpuMemory:
         self._ended = time.monotonic()
 
     def measure(self, sample: GpuSample | None, pids: Set[int] | None = None, *, live: bool = False) -> None:
-        """Applies a sample (None on a CPU slot); `pids` are the attempt's at the last scan, None if unchanged."""
+        """Applies a sample (None on a CPU slot); `pids` are the attempt's at the last scan (None: unchanged), `live` if it runs."""
         self._sample, self._pids = sample, self._pids if pids is None else pids
         used_mib = sample.memory_used_mib if sample is not None else None
         if sample is not None and used_mib is not None:
             self._before = self._before or sample
         own = [process for process in (sample and sample.processes) or () if process.own_pid in self._pids]
-        self._is_named = self._is_named or bool(own)
+        self._is_listed = self._is_listed or bool(own)
         if sample is not None and live:
             sizes = [process.memory_mib for process in own if process.memory_mib is not None]
             own_mib = sum(sizes) if sizes else None
@@ -74,17 +74,16 @@ class GpuMemory:
 
     @property
     def peak_mib(self) -> float | None:
-        """The peak of the attempt's own processes.
+        """Peak memory of the attempt's own processes; None if unknown.
 
-        If the driver has not named them, and the attempt has the GPU to itself, it is the GPU's memory in use, less that
-        in use before.
+        If NVML has not listed them, and the attempt has the GPU to itself: the GPU's peak, less the memory in use before.
         """
         if self._own_peak_mib is not None or self._was_shared or self._peak_mib is None:
             return self._own_peak_mib
         return max(0.0, self._peak_mib - self.before_mib)
 
-    def _kept_mib(self) -> float | None:
-        """Returns the memory not yet released; None if all is, or if unknown."""
+    def _unreleased_mib(self) -> float | None:
+        """Returns the memory that is not released; None if all is, or if unknown."""
         sample, peak = self._sample, self._peak_mib
         if sample is None or sample.memory_used_mib is None or peak is None or self._before is None:
             return None
@@ -96,31 +95,31 @@ class GpuMemory:
     def _belongs_to_others(self, sample: GpuSample, before: GpuSample) -> bool:
         """Returns True if the memory in use belongs to other processes, according to NVML."""
         listed = {process.pid for process in sample.processes or ()}
-        if self._is_named and sample.processes is not None:
+        if self._is_listed and sample.processes is not None:
             return listed.isdisjoint(self._pids)
         return self.shared or (bool(listed) and listed <= {process.pid for process in before.processes or ()})
 
     @property
-    def _rest_s(self) -> float:
+    def _remaining_wait_s(self) -> float:
         return MEMORY_WAIT_S - (time.monotonic() - self._ended) if self._ended is not None else 0.0
 
-    def awaited(self) -> str | None:
-        """Returns the next attempt's wait reason; None if nothing is held, or the wait has timed out."""
-        kept_mib = self._kept_mib()
-        if kept_mib is None or self._rest_s <= 0:
+    def wait_reason(self) -> str | None:
+        """Returns the next attempt's wait reason; None if all memory is released, or the wait has timed out."""
+        mib = self._unreleased_mib()
+        if mib is None or self._remaining_wait_s <= 0:
             return None
-        return f"for {units.mib(kept_mib)} on {self._slot} to be released (the list of its processes shows by whom)"
+        return f"for {units.mib(mib)} on {self._slot} to be released (the list of its processes shows by whom)"
 
     async def released(self, report: Callable[[str], None]) -> None:
         """Waits until the next attempt may start; `report` gets the wait reason."""
-        while (awaited := self.awaited()) is not None:
-            report(awaited)
-            await any_of(self._measured, timeout_s=max(0.0, self._rest_s))
+        while (reason := self.wait_reason()) is not None:
+            report(reason)
+            await any_of(self._measured, timeout_s=max(0.0, self._remaining_wait_s))
 
-    def still_taken(self) -> str | None:
+    def unreleased_warning(self) -> str | None:
         """Returns a warning for an attempt that starts now; None if all is released."""
-        kept_mib = self._kept_mib()
-        return None if kept_mib is None else f"started while {units.mib(kept_mib)} of the last attempt was still taken"
+        mib = self._unreleased_mib()
+        return None if mib is None else f"started while {units.mib(mib)} of the last attempt was still in use"
 
 
 class _Mean:
@@ -151,12 +150,13 @@ class Meter:
         self.power_w = _Mean()
         self._counter_j: float | None = None
         self._last: tuple[float, float] | None = None
+        """Time of the last sample without a counter, monotonic seconds, and its power."""
         self.energy_j: float | None = None
-        """Energy by the GPU's counter; without one, power integrated over time."""
+        """Energy from the GPU's counter; without one, power integrated over time; None if unknown."""
         self._before: tuple[float, float] | None = None
         """Time of the previous sample, monotonic seconds, and `energy_j` then."""
         self._counted: tuple[tuple[float, float], tuple[float, float]] | None = None
-        """The same at the first and last count of environment steps, interpolated."""
+        """Time and energy at the first and last count of environment steps, interpolated."""
         self._counted_samples = 0
         """Samples between those two."""
 
@@ -190,7 +190,7 @@ class Meter:
             self.power_w.add(power_w)
         if sample.energy_j is not None:
             before_j = self._counter_j if self._counter_j is not None else sample.energy_j
-            # A counter that has gone back belongs to a driver that was reloaded.
+            # The counter goes back when the driver is reloaded.
             self.energy_j = (self.energy_j or 0.0) + max(0.0, sample.energy_j - before_j) / sharers
             self._counter_j = sample.energy_j
         elif power_w is not None:
@@ -200,15 +200,15 @@ class Meter:
             self._last = (now, power_w)
         if self.energy_j is not None:
             if counted is not None:
-                self._count(*counted, (now, self.energy_j))
+                self._set_counted(*counted, (now, self.energy_j))
             self._before = now, self.energy_j
 
-    def _count(self, first: float, last: float, now: tuple[float, float]) -> None:
+    def _set_counted(self, first: float, last: float, now: tuple[float, float]) -> None:
         """Applies the times of the first and last count of steps; `now` is the sample's time, and the energy until then."""
         then = self._before or now
 
         def at(moment: float) -> tuple[float, float]:
-            """Returns that moment, if it is between the two samples, and the energy until then."""
+            """Returns that moment, limited to the time between the two samples, and the energy until then."""
             moment = min(max(moment, then[0]), now[0])
             share = (moment - then[0]) / (now[0] - then[0]) if now[0] > then[0] else 1.0
             return moment, then[1] + share * (now[1] - then[1])

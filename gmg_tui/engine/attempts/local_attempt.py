@@ -15,7 +15,7 @@ from msgspec import structs
 from gmg_tui import model
 from gmg_tui.diagnosis.facts import Facts
 from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, StopCause, unstarted
-from gmg_tui.engine.attempts.failure import of_gpu, of_preparation, outcome_of
+from gmg_tui.engine.attempts.failure import blame_gpu, outcome_of, preparation_failure
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
 from gmg_tui.engine.attempts.process import KILL, LEFTOVERS, TERMINATED, Process, Step, leftovers
 from gmg_tui.engine.attempts.readings import Readings
@@ -112,7 +112,7 @@ class LocalAttempt:
             return unstarted(self.stopped)
         error = self._preparing.exception()
         if isinstance(error, NvmlUnavailable | GmgError):
-            failure = of_preparation(error)
+            failure = preparation_failure(error)
             _log.info("%s: an attempt could not be prepared: %s", self.slot.name, failure.reason)
             unready = failure.reason if isinstance(error, NvmlUnavailable) else None
             return Outcome(failure, unprepared=True, unready=unready)
@@ -129,7 +129,7 @@ class LocalAttempt:
         kept: str | None = None
         if (memory := self._memory_before) is not None:
             await any_of(self._skips_waits, memory.released(waits))
-            kept = memory.still_taken()
+            kept = memory.unreleased_warning()
         waits(None)
         rendezvous = await self._worker.rendezvous() if self.task.rank is not None else None
         if rendezvous is None and self.task.rank is not None:
@@ -225,7 +225,7 @@ class LocalAttempt:
         failure = readings.explain(failure, self.exit_code)
         if failure.kind is FailureKind.DEVICE and self.task.rank is not None and self.slot.gpu is not None:
             await self._next_sample()
-        return outcome._replace(failure=of_gpu(failure, self._sample))
+        return outcome._replace(failure=blame_gpu(failure, self._sample))
 
     async def _next_sample(self) -> None:
         """Waits for the next sample, which may show a lost GPU, while the other ranks are ended."""

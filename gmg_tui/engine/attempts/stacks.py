@@ -23,11 +23,11 @@ _POLL_S = 0.05
 _MAX_BYTES = 256 << 10
 """Limit of one answer."""
 SAMPLES, _GAP_S = 20, 0.1
-"""Number of stacks that show where time is spent, and seconds between two."""
+"""Number of stacks for a hot spot, and seconds between two."""
 
 
 async def stacks_of(pid: int, folder: Path | None, stacks: Stacks, count: int = 1) -> Stacks:
-    """Returns `stacks` with the stacks of a process whose probe writes to `folder`, or why there are none.
+    """Returns `stacks` with the stacks of a process whose probe writes to `folder`, or the reason that there are none.
 
     With `count`, takes several, `_GAP_S` apart.
     """
@@ -38,29 +38,29 @@ async def stacks_of(pid: int, folder: Path | None, stacks: Stacks, count: int = 
         error = "only a Python process with the probe writes stacks, once it has started"
         return structs.replace(stacks, error=error)
     try:
-        text = await in_daemon_thread(_written, proc, folder / gmg_probe.STACKS, count) if proc.stopped is None else ""
-    except OSError as problem:
-        return structs.replace(stacks, error=f"its stacks cannot be read: {problem.strerror}")
+        text = await in_daemon_thread(_request, proc, folder / gmg_probe.STACKS, count) if proc.stopped is None else ""
+    except OSError as failure:
+        return structs.replace(stacks, error=f"its stacks cannot be read: {failure.strerror}")
     if text is None:
         error = "the script has closed the file for its stacks, perhaps with all inherited files"
         return structs.replace(stacks, error=error)
     if text:
         return structs.replace(stacks, text=text)
     later = processes.read(proc.pid)
-    late = f"it has not answered for {_ANSWER_TIMEOUT_S:.0f} s"
-    return structs.replace(stacks, error=f"it cannot answer: {later.stopped}" if later and later.stopped else late)
+    timed_out = f"it has not answered for {_ANSWER_TIMEOUT_S:.0f} s"
+    return structs.replace(stacks, error=f"it cannot answer: {later.stopped}" if later and later.stopped else timed_out)
 
 
-def _written(proc: Proc, file: Path, count: int) -> str | None:
+def _request(proc: Proc, file: Path, count: int) -> str | None:
     """Sends the signal. Returns the process's output; empty if none came, None if it cannot write. Raises `OSError`.
 
     The handler writes to a descriptor number, which may be another file once the script has closed it.
     """
     with reading(file) as stream:
-        return _appended(proc, stream, count) if _holds(proc.pid, stream, file.name) else None
+        return _answer(proc, stream, count) if _has_open(proc.pid, stream, file.name) else None
 
 
-def _appended(proc: Proc, stream: BinaryIO, count: int) -> str:
+def _answer(proc: Proc, stream: BinaryIO, count: int) -> str:
     before = os.fstat(stream.fileno()).st_size
     for number in range(count):
         if not processes.send(proc, gmg_probe.STACK_SIGNAL):
@@ -79,12 +79,12 @@ def _appended(proc: Proc, stream: BinaryIO, count: int) -> str:
     return stream.read(count * _MAX_BYTES).decode("utf-8", "replace").strip()
 
 
-def _holds(pid: int, stream: BinaryIO, name: str) -> bool:
+def _has_open(pid: int, stream: BinaryIO, name: str) -> bool:
     """Returns True if a process has `stream`'s file open under that name. Raises `OSError`."""
-    about = os.fstat(stream.fileno())
+    status = os.fstat(stream.fileno())
     for link in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):  # just closed
             # Do not follow a link to a disk that may hang.
-            if link.readlink().name == name and os.path.samestat(link.stat(), about):
+            if link.readlink().name == name and os.path.samestat(link.stat(), status):
                 return True
     return False

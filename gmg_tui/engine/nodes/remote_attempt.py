@@ -15,7 +15,7 @@ from gmg_tui import model
 from gmg_tui.diagnosis.facts import Facts
 from gmg_tui.engine import clock
 from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, unstarted
-from gmg_tui.engine.attempts.failure import of_preparation
+from gmg_tui.engine.attempts.failure import preparation_failure
 from gmg_tui.engine.nodes.states import Assignment, AttemptReport, curves_of, received, result_of
 from gmg_tui.model import NO_ATTEMPT, Curve, Details, HotSpot, Sign, SpeedFacts, Stacks, WorkerState
 from gmg_tui.model.errors import GmgError
@@ -72,7 +72,7 @@ class RemoteAttempt:
             try:
                 rendezvous = None if self._preparing.cancelled() else self._preparing.result()
             except GmgError as error:
-                return Outcome(of_preparation(error), unprepared=True)
+                return Outcome(preparation_failure(error), unprepared=True)
             if self.stopped is not None or (rendezvous is None and self.task.rank is not None):
                 return unstarted(self.stopped)
             self.assignment = Assignment(next(_keys), replace(self.task, rendezvous=rendezvous))

@@ -329,7 +329,7 @@ class SlotBoard:
             return None
         others = (self.slots[name].gpu_uuid for name in self.jobs if name != engine_slot.slot.name)
         memory.shared = engine_slot.gpu_uuid in others
-        return memory.awaited()
+        return memory.wait_reason()
 
     # For clients
 
