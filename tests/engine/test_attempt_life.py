@@ -25,7 +25,7 @@ from gmg_tui.engine.attempts.attempt import Life, Outcome, Stop, StopCause, Task
 from gmg_tui.engine.attempts.gate import Gate
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
 from gmg_tui.engine.attempts.local_host import Launch
-from gmg_tui.engine.attempts.process import KILL, LEFTOVERS, TERMINATED, Step
+from gmg_tui.engine.attempts.process import KILL_STEPS, LEFTOVER_STEPS, SIGTERM_EXIT_CODES, Step
 from gmg_tui.engine.output.lines import RingBuffer
 from gmg_tui.machine.cgroup import Memory
 from gmg_tui.machine.processes import Proc
@@ -36,7 +36,7 @@ from gmg_tui.scripts.genesis.environ import Environment
 from gmg_tui.scripts.probe.counts import Counts
 
 _LIVES = list(Life)
-_STEPS: tuple[Step, ...] = ((signal.SIGINT, 1.0), *LEFTOVERS)
+_STEPS: tuple[Step, ...] = ((signal.SIGINT, 1.0), *LEFTOVER_STEPS)
 _CHILD = Proc((1 << 22) + 2, 1, 1, 1, "S", 0.0, 1.0, 2)
 _TURNS = st.integers(0, 6)
 _CODES = st.sampled_from([0, 1, 143, -signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL])
@@ -84,7 +84,7 @@ class _Process:
         return self.code
 
     def end(self, steps: Sequence[Step]) -> None:
-        if self.started and not self.unkillable.is_set() and (not self.is_ending or steps is KILL):
+        if self.started and not self.unkillable.is_set() and (not self.is_ending or steps is KILL_STEPS):
             self.ends.append(steps)
             self.is_ending = True
             self._check()
@@ -168,7 +168,7 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
             torchrun=False,
             memory_of=lambda _: Memory(()),
             stop_steps=_STEPS,
-            group_steps=LEFTOVERS,
+            group_steps=LEFTOVER_STEPS,
         )
         worker = mock.Mock(slot=Slot("cpu0"), task=Task((), {}, 0, 1), set_wait_reason=self._look, changed=self._look)
         return LocalAttempt(cast("Any", host), RingBuffer(), None, worker)
@@ -230,7 +230,7 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
         self.process.clear()
         self.loop.turn(turns)
 
-    @precondition(lambda self: KILL in self.process.ends and self.attempt.life in (Life.ALIVE, Life.LEADER_GONE))
+    @precondition(lambda self: KILL_STEPS in self.process.ends and self.attempt.life in (Life.ALIVE, Life.LEADER_GONE))
     @rule(turns=_TURNS)
     def the_kernel_keeps_it(self, turns: int) -> None:
         if not self.process._gone.is_set():
@@ -259,7 +259,7 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
         if before in (Life.CLEARED, Life.ENDED):
             assert len(self.process.ends) == signals
         elif kill and self.process.started:
-            assert KILL in self.process.ends or self.process.unkillable.is_set()
+            assert KILL_STEPS in self.process.ends or self.process.unkillable.is_set()
         self.loop.turn(turns)
 
     @rule(turns=_TURNS)
@@ -289,7 +289,7 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
     @invariant()
     def a_kill_is_not_lost(self) -> None:
         if self.killed and self.attempt.life is Life.ALIVE and self.process.started and self.process.ends:
-            assert KILL in self.process.ends
+            assert KILL_STEPS in self.process.ends
 
     @invariant()
     def it_can_be_displayed(self) -> None:
@@ -325,7 +325,7 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
         if self.ended_alone is None or self.process.survivors is not None or self.cancelled:
             return
         cause = None
-        if self.ended_alone in TERMINATED and self.requested is not None and self.requested[1]:
+        if self.ended_alone in SIGTERM_EXIT_CODES and self.requested is not None and self.requested[1]:
             cause = self.requested[0]  # SIGTERM has reached all processes of a job, the session's own next
         assert outcome.by_user == (cause is StopCause.COMMAND)
         assert outcome.by_group == (cause is StopCause.GROUP)
@@ -360,7 +360,7 @@ def test_a_kill_after_a_stop_counts_while_the_process_is_being_started() -> None
     life.stop(False, StopCause.COMMAND, 0)
     life.stop(True, StopCause.COMMAND, 0)
     life.starts(False, 0, 6)
-    assert life.process.ends == [KILL]
+    assert life.process.ends == [KILL_STEPS]
     life.teardown()
 
 

@@ -56,7 +56,7 @@ async def test_a_heading_has_a_line_of_its_own(writer: LogWriter, tmp_path: Path
     log = Log(writer, tmp_path / "cpu0.log")
     log.write(before.encode())
     log.separate(b"#2\n")
-    await log.written()
+    await log.flush()
     assert log.path.read_text() == expected
 
 
@@ -65,11 +65,11 @@ async def test_writes_reach_the_file_in_order(writer: LogWriter, tmp_path: Path)
     for number in range(100):
         log.write(b"%d " % number)
     log.write(b"")
-    await log.written()
+    await log.flush()
     assert log.path.read_bytes() == b"".join(b"%d " % number for number in range(100))
     log.path.unlink()
     log.write(b"after it was removed")
-    await log.written()
+    await log.flush()
     assert log.path.read_bytes() == b"after it was removed"
     writer.close()
 
@@ -77,13 +77,13 @@ async def test_writes_reach_the_file_in_order(writer: LogWriter, tmp_path: Path)
 async def test_a_log_that_a_script_replaces_by_a_pipe_costs_no_other_log(writer: LogWriter, tmp_path: Path) -> None:
     bad, good = Log(writer, tmp_path / "bad.log"), Log(writer, tmp_path / "good.log")
     bad.write(b"before ")
-    await bad.written()
+    await bad.flush()
     for make in (os.mkfifo, lambda path: bad.path.symlink_to("/dev/full")):
         bad.path.unlink()
         make(bad.path)
         bad.write(b"lost")
         good.write(b"good ")
-        await good.written()
+        await good.flush()
     assert good.path.read_bytes() == b"good good "
     assert (bad.trouble or "").startswith("log not written: not a regular file")
     assert writer.silent_s is None

@@ -13,7 +13,7 @@ from typing import cast
 import psutil
 import pytest
 
-from gmg_tui.engine.attempts.process import KILL, Process
+from gmg_tui.engine.attempts.process import KILL_STEPS, Process
 from gmg_tui.engine.main import Engine
 from gmg_tui.engine.output.pipes import Pipes
 from gmg_tui.machine import processes
@@ -161,7 +161,7 @@ async def test_a_kill_needs_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> No
     process = Process(Pipes(), Scans(), "mark", lambda *_: None)
     await process.start((sys.executable, "-c", "import time; time.sleep(60)"), cwd="/", env=dict(os.environ))
     monkeypatch.setattr(processes, "scan", no_descriptor)
-    process.end(KILL)
+    process.end(KILL_STEPS)
     await process.all_gone()
     assert process.exit_code == -signal.SIGKILL
     process.close_pipes()
@@ -206,9 +206,9 @@ async def test_killing_again_does_not_begin_its_wait_again(monkeypatch: pytest.M
     await process.start((sys.executable, "-c", "import time; time.sleep(60)"), cwd="/", env=dict(os.environ))
     with monkeypatch.context() as refused:
         refused.setattr(os, "killpg", lambda *_: None)
-        process.end(KILL)
+        process.end(KILL_STEPS)
         first = process._ending
-        process.end(KILL)
+        process.end(KILL_STEPS)
         assert process._ending is first
     os.kill(process.pid, signal.SIGKILL)
     await process.all_gone()

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from gmg_tui.engine.attempts.attempt import Outcome, Stop, StopCause
-from gmg_tui.engine.attempts.process import ENV_ERROR, ENV_FAILURES
+from gmg_tui.engine.attempts.process import ENV_ERROR_PREFIX, ENV_EXIT_CODES
 from gmg_tui.engine.attempts.readings import Readings
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.gpu.nvml import NvmlUnavailable
@@ -54,7 +54,7 @@ async def outcome_of(
 
 async def _failure_of(readings: Readings, spec: RunSpec, exit_code: int) -> Failure:
     """Returns the failure of an attempt that ended by itself."""
-    env_error = _env_error(readings.newest_line, readings.launch.command[0]) if exit_code in ENV_FAILURES else None
+    env_error = _env_error(readings.newest_line, readings.launch.command[0]) if exit_code in ENV_EXIT_CODES else None
     if env_error is not None:
         return Failure(FailureKind.CONFIG, env_error, "")
     failure = _advise_install(_advise_order(readings.reader.failure(exit_code), spec), spec)
@@ -68,9 +68,9 @@ async def _failure_of(readings: Readings, spec: RunSpec, exit_code: int) -> Fail
 
 def _env_error(line: bytes, program: str) -> str | None:
     """Returns env(1)'s error for the working directory or `program`; None if the line is the script's."""
-    if not line.startswith(ENV_ERROR):
+    if not line.startswith(ENV_ERROR_PREFIX):
         return None
-    text = clean(line.removeprefix(ENV_ERROR)).replace("‘", "'").replace("’", "'")
+    text = clean(line.removeprefix(ENV_ERROR_PREFIX)).replace("‘", "'").replace("’", "'")
     return text.replace(f"'{program}'", f"cannot start {program}", 1)
 
 

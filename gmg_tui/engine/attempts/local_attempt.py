@@ -17,7 +17,7 @@ from gmg_tui.diagnosis.facts import Facts
 from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, StopCause, unstarted
 from gmg_tui.engine.attempts.failure import blame_gpu, outcome_of, preparation_failure
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
-from gmg_tui.engine.attempts.process import KILL, LEFTOVERS, TERMINATED, Process, Step, leftovers
+from gmg_tui.engine.attempts.process import KILL_STEPS, LEFTOVER_STEPS, SIGTERM_EXIT_CODES, Process, Step, leftovers
 from gmg_tui.engine.attempts.readings import Readings
 from gmg_tui.engine.attempts.stacks import stacks_of
 from gmg_tui.engine.clock import any_of, unix
@@ -39,19 +39,19 @@ _log = logging.getLogger(__name__)
 
 _MARK_BYTES = 8
 _SESSION_END_GRACE_S = 2.0
-"""Grace period for the session's own end: a job manager sends SIGTERM to all processes of a job at once."""
+"""Wait for a stop request after SIGTERM ended the script: a job manager signals all processes of a job at once."""
 _ENTRY_CHECK_INTERVAL_S = 1.0
-"""Interval of checks if a process has entered its working directory."""
+"""Interval of checks that a process has entered its working directory."""
 
 
 class LocalAttempt:
     """An attempt whose process runs here; `memory` is the GPU memory of the slot's previous attempt.
 
     Attributes:
-        stopped: How and why it was stopped first, before its first process ended.
-        end: The state and the reason that its worker ended it with; None until then.
-        exit_code: The script's, negative for a signal; None while it lives.
-        readings: Output and measurements, once it is prepared.
+        stopped: The first stop request that took effect; `kill` is set if any request was to kill.
+        end: The final state and the reason, set by its worker at the end.
+        exit_code: The script's exit code, negative for a signal; None until it has ended.
+        readings: Output and measurements; set once it is prepared.
     """
 
     readings: Readings
@@ -68,7 +68,7 @@ class LocalAttempt:
         self._process = Process(host.pipes, host.scans, mark, lambda *out: self.readings.feed(*out), worker.changed)
         self._preparing: asyncio.Task[Launch | None] | None = None
         self._counts: asyncio.Future[Counts] | None = None
-        """The folder of the probe's counts, once it is being made."""
+        """The probe's counts; None until their folder is being made."""
         self._skips_waits = asyncio.Event()
         self._requested: Stop | None = None  # the first stop requested, even if too late
         self._stop_requested = asyncio.Event()
@@ -89,7 +89,7 @@ class LocalAttempt:
             return launch if isinstance(launch, Outcome) else await self._run(launch)
         finally:
             if self.life in (Life.ALIVE, Life.LEADER_GONE) and self._process.started:
-                self._process.end(KILL)
+                self._process.end(KILL_STEPS)
                 await asyncio.shield(self._process.all_gone())
             if self._process.started and self._process.survivors is None:
                 self._host.watchdog.ended(self._process.pid)
@@ -102,7 +102,7 @@ class LocalAttempt:
             self._log.close()
 
     async def _launch(self) -> Launch | Outcome:
-        """Returns the prepared attempt, or the outcome if it gets no process."""
+        """Prepares the attempt. Returns its launch, or its outcome if it gets no process."""
         self._preparing = asyncio.create_task(self._prepare())
         try:
             await asyncio.wait([self._preparing])
@@ -121,24 +121,24 @@ class LocalAttempt:
     async def _prepare(self) -> Launch | None:
         """Waits until it may start, and prepares it. Returns None if its group's attempt is cancelled.
 
-        Each wait has a limit and is shown to its worker. Raises what `LocalHost.prepare` does.
+        Reports each wait to its worker. Raises the errors of `LocalHost.prepare`.
         """
-        waits = self._worker.set_wait_reason
+        report = self._worker.set_wait_reason
         if self.task.rank is None:  # ranks wait for each other as they start
-            await any_of(self._skips_waits, self._host.gate.wait(self.slot.name, waits))
-        kept: str | None = None
+            await any_of(self._skips_waits, self._host.gate.wait(self.slot.name, report))
+        warning: str | None = None
         if (memory := self._memory_before) is not None:
-            await any_of(self._skips_waits, memory.released(waits))
-            kept = memory.unreleased_warning()
-        waits(None)
+            await any_of(self._skips_waits, memory.released(report))
+            warning = memory.unreleased_warning()
+        report(None)
         rendezvous = await self._worker.rendezvous() if self.task.rank is not None else None
         if rendezvous is None and self.task.rank is not None:
             return None
-        launch = await self._host.prepare(self.slot, self.task, rendezvous, waits)
-        self._counts = asyncio.ensure_future(self._host.make_counts(waits))
+        launch = await self._host.prepare(self.slot, self.task, rendezvous, report)
+        self._counts = asyncio.ensure_future(self._host.make_counts(report))
         await asyncio.shield(self._counts)
         await self._worker.reserve(launch.number)
-        return launch._replace(memory_kept=kept)
+        return launch._replace(memory_kept=warning)
 
     async def _run(self, launch: Launch) -> Outcome:
         assert self._counts is not None
@@ -162,20 +162,20 @@ class LocalAttempt:
         self._host.watchdog.began(pid)
         self._worker.on_started()
         if self.stopped is not None:
-            self._process.end(self._steps(self.stopped))
-        await self._leader_gone()
+            self._process.end(self._steps_of(self.stopped))
+        await self._wait_for_leader()
         self.life = Life.LEADER_GONE
         if self.exit_code is not None:
             self._worker.on_leader_exit(self.exit_code)
-        await self._clear()
+        await self._end_leftovers()
         self.life = Life.CLEARED
         self._process.close_pipes()
         readings.finish(self.exit_code)
-        await self._log.written()
-        return await self._judged(readings)
+        await self._log.flush()
+        return await self._determine_outcome(readings)
 
-    async def _leader_gone(self) -> None:
-        """Waits for the first process to end, or to prove unkillable."""
+    async def _wait_for_leader(self) -> None:
+        """Waits for the first process to end, or to prove unkillable; stops it after the time limit."""
         timeout_s = self.task.timeout_s
         leader = asyncio.create_task(self._process.wait())
         ends = leader, asyncio.create_task(self._process.unkillable.wait())
@@ -200,22 +200,22 @@ class LocalAttempt:
             self._is_entering = False
             self._worker.set_wait_reason(None)
 
-    async def _clear(self) -> None:
-        """Waits for leftover processes, and ends those that do not end by themselves."""
+    async def _end_leftovers(self) -> None:
+        """Waits until no process is left; ends leftover processes that do not exit by themselves."""
         if not self._process.is_ending:
-            what = await leftovers(self._process, self._stop_requested, self._report_leftovers)
-            if what is not None:
-                self.readings.left_behind = f"ended {what}"
-                self._worker.set_wait_reason(f"ending {what}")
-                self._process.end(LEFTOVERS)
+            description = await leftovers(self._process, self._stop_requested, self._report_leftovers)
+            if description is not None:
+                self.readings.left_behind = f"ended {description}"
+                self._worker.set_wait_reason(f"ending {description}")
+                self._process.end(LEFTOVER_STEPS)
         await self._process.all_gone()
 
-    def _report_leftovers(self, what: str | None) -> None:
+    def _report_leftovers(self, description: str | None) -> None:
         self._has_leftovers = True
-        self._worker.set_wait_reason(what)
+        self._worker.set_wait_reason(description)
 
-    async def _judged(self, readings: Readings) -> Outcome:
-        if self.exit_code in TERMINATED and self.stopped is None:
+    async def _determine_outcome(self, readings: Readings) -> Outcome:
+        if self.exit_code in SIGTERM_EXIT_CODES and self.stopped is None:
             await any_of(self._stop_requested, timeout_s=_SESSION_END_GRACE_S)
             self.stopped = self._requested
         outcome = await outcome_of(readings, self._host.spec, self.exit_code, self.stopped, self._process.survivors)
@@ -253,21 +253,21 @@ class LocalAttempt:
                     self._preparing.cancel()
             case Life.ALIVE:
                 self.stopped = structs.replace(self.stopped or stop, kill=self._requested.kill)
-                self._process.end(self._steps(stop))
+                self._process.end(self._steps_of(stop))
                 if stop.cause in (StopCause.TIMEOUT, StopCause.ALERT):
                     self._worker.set_wait_reason(stop.reason)
                 self._worker.changed()
             case Life.LEADER_GONE:
-                self._process.end(KILL if stop.kill else LEFTOVERS)
+                self._process.end(KILL_STEPS if stop.kill else LEFTOVER_STEPS)
 
-    def _steps(self, stop: Stop) -> tuple[Step, ...]:
+    def _steps_of(self, stop: Stop) -> tuple[Step, ...]:
         if stop.kill:
-            return KILL
+            return KILL_STEPS
         # A rank that hangs in a collective does not handle SIGINT.
         return self._host.group_steps if stop.cause is StopCause.GROUP else self._host.stop_steps
 
     def skip_waits(self) -> None:
-        """Skips the waits of its preparation that only spare the GPU."""
+        """Skips the waits for the gate and for GPU memory."""
         self._skips_waits.set()
 
     def pass_on(self, number: signal.Signals) -> bool:
@@ -277,7 +277,7 @@ class LocalAttempt:
     # Observation
 
     def _on_output(self) -> None:
-        """Reports a new state or phase in the output; nothing else is worth an early snapshot."""
+        """Reports a new state or phase; no other output needs a snapshot at once."""
         before, self._shown = self._shown, (self.readings.reader.state, self.readings.reader.phase)
         if self._shown != before:
             self._host.gate.reached(self.slot.name, self._shown[1])
@@ -292,7 +292,7 @@ class LocalAttempt:
         self._measured.set()
 
     def inspect(self, table: Table, now: float) -> None:
-        """Updates CPU, memory and idleness from all processes at `now`, monotonic seconds."""
+        """Updates CPU, memory and idleness from a scan of all processes at `now`, monotonic seconds."""
         if self.life is not Life.ALIVE or not self._process.started:
             return
         self.readings.inspect(self._process.members(table), now)
@@ -313,7 +313,7 @@ class LocalAttempt:
 
     @property
     def state(self) -> WorkerState:
-        """The worker's state, if it depends on the attempt."""
+        """The worker's state according to the attempt."""
         if self.end is not None:
             return self.end[0]
         if not self._has_begun or self._is_entering:
@@ -328,7 +328,7 @@ class LocalAttempt:
 
     @property
     def pids(self) -> frozenset[int]:
-        """PIDs at the last scan."""
+        """PIDs at the last scan; empty once its first process has ended."""
         return self.readings.activity.pids if self.life is Life.ALIVE else frozenset()
 
     @property
@@ -376,11 +376,11 @@ class LocalAttempt:
         return self.readings.curves.view()
 
     async def curves(self, name: str, count: int) -> dict[str, Curve]:
-        """Returns its metrics over time as `Curves.view` does."""
+        """Returns its metrics over time, like `Curves.view`."""
         return self.readings.curves.view(name, count)
 
     async def stacks(self) -> Stacks:
-        """Returns the Python stacks of its first process, or why there are none."""
+        """Returns the Python stacks of its first process, or the reason that there are none."""
         stacks = Stacks(self.slot.name, self.task.rank.rank if self.task.rank is not None else None)
         if self.life is not Life.ALIVE or not self._process.started:
             return structs.replace(stacks, error="no process runs")

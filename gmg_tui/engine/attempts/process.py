@@ -24,16 +24,16 @@ _log = logging.getLogger(__name__)
 
 Step = tuple[signal.Signals, float]
 """A signal, and the seconds to wait before the next."""
-TERMINATED = (-signal.SIGTERM, 128 + signal.SIGTERM)
-"""Exit codes of a process ended by SIGTERM, and of a shell whose command was."""
-KILL: tuple[Step, ...] = ((signal.SIGKILL, 5.0),)
-LEFTOVERS: tuple[Step, ...] = ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
+SIGTERM_EXIT_CODES = (-signal.SIGTERM, 128 + signal.SIGTERM)
+"""Exit codes of a process ended by SIGTERM, and of a shell whose command it ended."""
+KILL_STEPS: tuple[Step, ...] = ((signal.SIGKILL, 5.0),)
+LEFTOVER_STEPS: tuple[Step, ...] = ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
 """Signals for processes that outlive the script."""
 _ENV = shutil.which("env")
 """The path of env(1), looked up early: a folder of PATH may be on a disk that hangs later."""
-ENV_FAILURES = range(125, 128)
+ENV_EXIT_CODES = range(125, 128)
 """Exit codes of env(1) when it cannot enter the working directory, or execute the command."""
-ENV_ERROR = b"env: "
+ENV_ERROR_PREFIX = b"env: "
 """Prefix of env(1)'s error message."""
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -46,8 +46,8 @@ def adopt_orphans() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def entering(cwd: str, command: Sequence[str]) -> tuple[Sequence[str], dict[str, Any]]:
-    """Returns a command that changes to `cwd` itself, and keyword arguments for `create_subprocess_exec`.
+def command_in(cwd: str, command: Sequence[str]) -> tuple[Sequence[str], dict[str, Any]]:
+    """Returns a command that itself changes to `cwd`, and keyword arguments for `create_subprocess_exec`.
 
     The engine waits for `exec`, so a directory on a hung network disk would block it; env(1) changes to it in the
     child.
@@ -64,8 +64,8 @@ class Process:
     has changed.
 
     Attributes:
-        sent: The last signal and the wait for its effect; None before the first.
-        survivors: A description of the processes that survived SIGKILL; None if there are none.
+        sent: Describes the last signal and the wait for its effect; None before the first.
+        survivors: Describes the processes that survived SIGKILL; None if there are none.
         unkillable: Set together with `survivors`.
     """
 
@@ -112,7 +112,7 @@ class Process:
         Raises `OSError`, or `RuntimeError` if no thread can wait for its end (old kernels).
         """
         writing: list[int] = []
-        command, more = entering(cwd, command)
+        command, options = command_in(cwd, command)
         try:
             for is_error in (False, True):
                 pipe, writing_end = self._pipes.open(partial(self._feed, is_error))
@@ -125,7 +125,7 @@ class Process:
                 stdout=writing[0],
                 stderr=writing[1],
                 start_new_session=True,
-                **more,
+                **options,
             )
             if cores is not None:
                 numa.pin(self.pid, cores)
@@ -142,11 +142,11 @@ class Process:
 
     async def _kill_untracked(self) -> None:
         """Kills a process that `start` started but cannot wait for."""
-        ((number, wait_s),) = KILL
+        ((number, wait_s),) = KILL_STEPS
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
-                while left := (await self._scans.table()).members(None, self.mark):
-                    for proc in left:
+                while remaining := (await self._scans.table()).members(None, self.mark):
+                    for proc in remaining:
                         self._signal(proc, number)
 
     async def wait(self) -> int:
@@ -173,7 +173,7 @@ class Process:
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
-            return True  # already reaped; asyncio is about to report it
+            return True  # reaped; asyncio is about to report it
         proc = processes.read(self.pid)
         return proc is not None and proc.state in "ZX"
 
@@ -199,7 +199,7 @@ class Process:
         return self._ending is not None
 
     def end(self, steps: Sequence[Step]) -> None:
-        """Sends the signals of `steps` in order until no process is left; only `KILL` replaces a running sequence.
+        """Sends the signals of `steps` in order until no process is left; only `KILL_STEPS` replaces a running sequence.
 
         While the first process lives, SIGINT goes only to the process group, like a terminal's ctrl+c; the others also
         reach processes that have left the group. Stopped processes are continued, to handle the signal. The
@@ -208,53 +208,54 @@ class Process:
         if self._process is None or self.unkillable.is_set():
             return
         if self._ending is not None:
-            if steps is not KILL or self._is_killing:  # a second kill must not restart the wait
+            if steps is not KILL_STEPS or self._is_killing:  # a second kill must not restart the wait
                 return
             self._ending.cancel()
-        self._is_killing = steps is KILL
+        self._is_killing = steps is KILL_STEPS
         self._ending = asyncio.create_task(self._end(steps))
 
     async def all_gone(self) -> None:
-        """Waits until all processes have ended or are stuck in the kernel."""
+        """Waits for the signals that `end` sends, if any: until all processes have ended or prove unkillable."""
         while self._ending is not None and not self._ending.done():
             await asyncio.wait([self._ending])  # a kill may have replaced it
 
     async def _end(self, steps: Sequence[Step]) -> None:
-        left: list[Proc] | None = None
+        remaining: list[Proc] | None = None
         for number, wait_s in steps:
             if self.exit_code is None:
                 self._signal_group(number)
             self.sent = f"{number.name} sent, waiting up to {units.span(wait_s)}"
             self._changed()
-            left = await self._signal_others(number, wait_s)
-            if left == []:
+            remaining = await self._signal_others(number, wait_s)
+            if remaining == []:
                 self._reap()
                 return
-        left = left or [proc for proc in [processes.read(self.pid)] if proc is not None and self.exit_code is None]
-        if left:
-            pids = ", ".join(f"{proc.pid} (state {proc.state})" for proc in left)
+        if not remaining and self.exit_code is None and (leader := processes.read(self.pid)) is not None:
+            remaining = [leader]
+        if remaining:
+            pids = ", ".join(f"{proc.pid} (state {proc.state})" for proc in remaining)
             self.survivors = f"survives SIGKILL: process {pids}; stuck in the kernel"
             _log.warning("%s", self.survivors)
             self.unkillable.set()
             self._changed()
 
     async def _signal_others(self, number: signal.Signals, wait_s: float) -> list[Proc] | None:
-        """Signals the processes outside the group, and waits. Returns the live ones; None if unknown."""
+        """Signals the processes that the group's signal did not reach, and waits. Returns the live ones; None if unknown."""
         loop, reached = asyncio.get_running_loop(), set[tuple[int, int]]()
         deadline = loop.time() + wait_s
         while True:
-            was_gone = self.exit_code is not None  # otherwise it may have forked after the scan began
-            left = await self.remaining()
-            self._seen.update(proc.pid for proc in left or ())
-            if was_gone and left == []:
+            was_gone = self.exit_code is not None  # if not, it may fork after the scan began
+            remaining = await self.remaining()
+            self._seen.update(proc.pid for proc in remaining or ())
+            if was_gone and remaining == []:
                 return []
-            for proc in left or ():
-                if proc.key not in reached and self._is_due(proc, number):
+            for proc in remaining or ():
+                if proc.key not in reached and self._needs_signal(proc, number):
                     reached.add(proc.key)
                     self._signal(proc, number)
             if loop.time() >= deadline:
-                return left
-            if left is None:
+                return remaining
+            if remaining is None:
                 await asyncio.sleep(MIN_SCAN_INTERVAL_S)
 
     def _reap(self) -> None:
@@ -264,8 +265,8 @@ class Process:
                 while os.waitpid(pid, os.WNOHANG)[0]:
                     pass
 
-    def _is_due(self, proc: Proc, number: signal.Signals) -> bool:
-        """Returns True for a process that the signal to the group did not reach."""
+    def _needs_signal(self, proc: Proc, number: signal.Signals) -> bool:
+        """Returns True if a process must be signalled by itself, because the signal to the group did not reach it."""
         if self.exit_code is not None:
             return True
         return proc.group != self.pid and number is not signal.SIGINT
@@ -292,12 +293,12 @@ class Process:
 MAX_LEFTOVER_IDLE_S = 10.0
 """Seconds a leftover process may be idle before it is ended."""
 MAX_LEFTOVER_BUSY_S = 120.0
-"""Seconds a leftover process may use the CPU or the network."""
+"""Seconds a leftover process may live while it uses the CPU or the network."""
 _CHECK_INTERVAL_S = 0.5
 _MIN_CPU_S = 0.005
-"""CPU time between two checks that counts as work: 1 % of a core."""
+"""CPU time between two checks that shows a process to be busy: 1 % of a core."""
 _MIN_SWITCHES = 5
-"""Voluntary context switches between two checks that count as work, such as packets sent."""
+"""Voluntary context switches between two checks, such as for packets sent, that show a process to be busy."""
 
 
 async def leftovers(process: Process, skipped: asyncio.Event, report: Report) -> str | None:
@@ -306,24 +307,25 @@ async def leftovers(process: Process, skipped: asyncio.Event, report: Report) ->
     Returns a description of the processes to end; None if none are left.
     """
     began = busy_at = time.monotonic()
-    work: tuple[float, int] | None = None
-    while (left := await process.remaining()) != []:
+    usage: tuple[float, int] | None = None
+    while (remaining := await process.remaining()) != []:
         now = time.monotonic()
-        if left is None:  # too many open files: try again
+        if remaining is None:  # too many open files: try again
             if skipped.is_set() or now - began >= MAX_LEFTOVER_BUSY_S:
                 return None
             await asyncio.sleep(_CHECK_INTERVAL_S)
             continue
-        what = f"{units.count(len(left), 'process')} that the script left behind"
-        before, work = work, _work(left)
-        if before is not None and (work[0] - before[0] >= _MIN_CPU_S or work[1] - before[1] >= _MIN_SWITCHES):
+        description = f"{units.count(len(remaining), 'process')} that the script left behind"
+        before, usage = usage, _usage(remaining)
+        if before is not None and (usage[0] - before[0] >= _MIN_CPU_S or usage[1] - before[1] >= _MIN_SWITCHES):
             busy_at = now
         if skipped.is_set() or now - busy_at >= MAX_LEFTOVER_IDLE_S or now - began >= MAX_LEFTOVER_BUSY_S:
-            return what
-        report(f"for {what} ({processes.command_name(left[0].pid)})")
+            return description
+        report(f"for {description} ({processes.command_name(remaining[0].pid)})")
         await any_of(skipped, timeout_s=_CHECK_INTERVAL_S)
     return None
 
 
-def _work(procs: Sequence[Proc]) -> tuple[float, int]:
+def _usage(procs: Sequence[Proc]) -> tuple[float, int]:
+    """Returns the CPU seconds and voluntary context switches of processes."""
     return sum(proc.cpu_s for proc in procs), sum(processes.wait_count(proc.pid) for proc in procs)

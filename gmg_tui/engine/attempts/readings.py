@@ -38,18 +38,18 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MAX_LAST_READS = 8
-"""Maximum reads of the probe's reports at the end; one usually suffices."""
-_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+"""Maximum reads of the probe's reports at the end; usually one is enough."""
+_SIGKILL_EXIT_CODES = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
 class Readings:
     """The readings of one attempt, during and after its run.
 
-    `printed` is called when the script has printed something to display.
+    `on_print` is called when the script has printed something to display.
     """
 
     def __init__(
-        self, launch: Launch, host: LocalHost, log: Log, ring: RingBuffer, counts: Counts, printed: Callable[[], None]
+        self, launch: Launch, host: LocalHost, log: Log, ring: RingBuffer, counts: Counts, on_print: Callable[[], None]
     ) -> None:
         self.launch = launch
         self.started_clock = time.monotonic()
@@ -76,11 +76,11 @@ class Readings:
         self.unclean: str | None = None
         """The exception it printed before exit code 0; None if it ended cleanly."""
         self.misplaced: str | None = None
-        """Set while NVML sees it on another GPU."""
+        """Describes the wrong GPU that NVML lists it on; None if there is none."""
         self.written: set[str] = set()
         """The files that it recently had open for writing, or reported as saved."""
         self.left_behind: str | None = None
-        """The leftover processes that were ended after the script."""
+        """Describes the leftover processes that were ended after the script; None if there were none."""
         self._ram: Memory | None = None
         """The memory of its cgroups; None before the start."""
         self._kills_before = 0
@@ -88,14 +88,14 @@ class Readings:
         """Describes the kernel's kill of a process for lack of RAM; None without one."""
         self._remembered = launch.remembered
         self._warm = self._remembered.kernels_saved
-        self._log, self._ring, self._printed = log, ring, printed
+        self._log, self._ring, self._on_print = log, ring, on_print
         self._splitters = (LineSplitter(), LineSplitter())
         self._verdict: Verdict | None = None
 
     # Output
 
     def begin(self) -> None:
-        """Writes the line that separates the attempt's output from earlier output."""
+        """Writes the line that separates the attempt's output from earlier output, if there may be any."""
         task, number = self.launch.task, self.launch.number
         job = f"job {task.job} · {task.name} · " if task.job is not None else ""
         moment = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -114,46 +114,46 @@ class Readings:
 
     def _parse(self, block: bytes) -> None:
         try:
-            self._read(block)
+            self._handle(block)
         except Exception as error:  # the next block may still parse
             if self.fault is None:
-                _log.exception("%s: a part of its output could not be parsed", self.launch.slot.name)
-                self.fault = f"a part of its output could not be parsed (internal error: {type(error).__name__}); its log is complete"
+                _log.exception("%s: part of its output could not be parsed", self.launch.slot.name)
+                self.fault = f"part of its output could not be parsed (internal error: {type(error).__name__}); its log is complete"
 
-    def _read(self, block: bytes) -> None:
+    def _handle(self, block: bytes) -> None:
         if block:
             self._ring.feed(block)
             self.reader.feed(block, time.monotonic())
             if metrics := [each for each in self.reader.fresh_metrics() if each[0] not in self.reported.explicit]:
                 self.reported.add({name: value for name, value, _ in metrics})
-                self._add(metrics)
+                self._add_metrics(metrics)
             if RESULT_MARK in block:
-                self._add([(name, value, self._step) for name, value in self.reported.read(block).items()])
+                self._add_metrics([(name, value, self._step) for name, value in self.reported.read(block).items()])
             if self.reader.had_progress:
                 self._remembered.meshes_written = True
-            self._printed()
+            self._on_print()
 
     @property
     def _step(self) -> int | None:
         return int(self.reader.progress.done) if self.reader.progress is not None else None
 
-    def _add(self, metrics: Iterable[tuple[str, float, int | None]]) -> None:
+    def _add_metrics(self, metrics: Iterable[tuple[str, float, int | None]]) -> None:
         """Adds printed metrics with their steps to the curves."""
         now, unit = time.monotonic(), self.reader.progress.unit if self.reader.progress is not None else "step"
         self.curves.add((Metric(*each, now) for each in metrics), unit)
 
     def poll(self) -> None:
         """Writes unfinished lines to the log file, shows them, and reads the probe's counts."""
-        self._count()
+        self._read_counts()
         for splitter in self._splitters:
             lasting = splitter.pending
             if raw := splitter.unfinished():
                 self._log.write(raw)
                 self._ring.preview(splitter.pending)
             if lasting and self.reader.read_unfinished(lasting, time.monotonic()):
-                self._printed()
+                self._on_print()
 
-    def _count(self) -> None:
+    def _read_counts(self) -> None:
         self.counts.read(time.monotonic())
         metrics, files = self.counts.reports.read()
         if metrics or files:
@@ -164,7 +164,7 @@ class Readings:
             saved = (structs.replace(each, progress=progress) for each in files)
             self.checkpoints = checkpoints.merge(self.checkpoints, saved)
         if self.counts.phase is not None and self.reader.reach(*self.counts.phase):
-            self._printed()
+            self._on_print()
 
     def finish(self, exit_code: int | None) -> None:
         """Reads the rest of the output once its pipes are closed, and saves its phase times for the next start."""
@@ -173,9 +173,9 @@ class Readings:
             self._log.write(raw)
             self._parse(block)
         for _ in range(_MAX_LAST_READS):
-            self._count()
+            self._read_counts()
         self.counts.close()
-        self._verdict = self._judged()
+        self._verdict = self._judge_speed()
         self.reader.is_complete = exit_code == 0
         self.unclean = self.reader.uncaught() if exit_code == 0 else None
         self.mark_ended()
@@ -209,7 +209,7 @@ class Readings:
     def explain(self, failure: Failure, exit_code: int | None) -> Failure:
         """Returns `failure`, with lack of RAM as the reason if the kernel killed it for that."""
         self._read_ram(time.monotonic())
-        if self._oom is None or exit_code not in _KILLED:
+        if self._oom is None or exit_code not in _SIGKILL_EXIT_CODES:
             return failure
         return failure._replace(reason=f"SIGKILL: {self._oom}", advice="use less RAM, or fewer workers")
 
@@ -226,9 +226,9 @@ class Readings:
         self.memory.measure(sample, own, live=is_live)
         if is_live and sample is not None:
             running = state is WorkerState.RUNNING
-            self.meter.add(sample, running=running, now=now, sharers=sharers, counted=self._counted())
+            self.meter.add(sample, running=running, now=now, sharers=sharers, counted=self._count_times())
 
-    def _counted(self) -> tuple[float, float] | None:
+    def _count_times(self) -> tuple[float, float] | None:
         """Returns the times of the first and last count of its steps, monotonic seconds; None before the second count."""
         last = self.counts.last_at if self.counts.seconds else self.reader.pace.last_at
         if last is None or (fps := self.fps) is None or not fps.seconds:
@@ -244,17 +244,17 @@ class Readings:
 
     @property
     def fps(self) -> Fps | None:
-        """Environment steps per second of all its processes; None before the second step or first printed rate."""
+        """Environment steps per second of all its processes; None before the second count or the first printed rate."""
         return self.counts.fps(self.reader.fps)
 
     @property
     def fps_of_group(self) -> bool:
-        """True if `fps` is printed, for the whole group; the probe counts only this rank."""
+        """True if `fps` is a printed rate of the whole group; the probe counts only this rank."""
         return self.reader.fps_of_group and not self.counts.seconds
 
     @property
     def n_envs(self) -> int | None:
-        """Number of environments: stepped, printed or in its arguments, in this order; None if unknown."""
+        """Number of environments that it steps, or else prints, or else has in its arguments; None if unknown."""
         return (
             self.counts.n_envs
             or self.reader.n_envs
@@ -265,7 +265,7 @@ class Readings:
         """Returns the attempt's record now, without its process and outcome."""
         reader, meter = self.reader, self.meter
         fps, power_w = self.fps, meter.counted_power_w
-        if fps is not None and fps.seconds and power_w is not None and not self.fps_of_group:  # else others use more
+        if fps is not None and fps.seconds and power_w is not None and not self.fps_of_group:  # not other ranks' too
             fps = structs.replace(fps, energy_j=power_w * fps.seconds)
         return model.Attempt(
             number=self.launch.number,
@@ -296,8 +296,8 @@ class Readings:
             | ({"deterministic": self.counts.determinism} if self.counts.determinism else {}),
         )
 
-    def _judged(self) -> Verdict | None:
-        """Returns the verdict on the whole attempt, from the few facts always gathered; None without one."""
+    def _judge_speed(self) -> Verdict | None:
+        """Returns the verdict on the attempt's speed, from the facts that are always gathered; None if they are too few."""
         facts = SpeedFacts(
             self.launch.slot.name,
             WorkerState.RUNNING,
@@ -344,7 +344,7 @@ class Readings:
         )
 
     def facts(self, view: model.Worker, now: float, survivors: str | None) -> Facts:
-        """Returns the facts for its alerts at `now`, monotonic seconds; `survivors` are processes that survive SIGKILL."""
+        """Returns the facts for its alerts at `now`, monotonic seconds; `survivors` describes processes that survive SIGKILL."""
         timeout_s = self.launch.task.timeout_s
         return Facts(
             unix(now),

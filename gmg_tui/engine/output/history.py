@@ -1,4 +1,4 @@
-"""A worker's metrics over time in bounded memory: the last minutes in full, all of it at even steps."""
+"""A slot's metrics over time in bounded memory: the last minutes in full, the whole time in coarser steps."""
 
 import math
 from array import array
@@ -13,7 +13,7 @@ from gmg_tui.model import Series
 STEP_S = 1.0
 RECENT_POINTS = 300
 _MAX_POINTS = 720
-"""Limit of points overall: an hour is kept in steps of 8 s, a day in steps of 2 to 3 minutes."""
+"""Maximum points of the overall history: an hour is kept in steps of 8 s, a day in steps of 2 to 3 minutes."""
 
 
 class Point(NamedTuple):
@@ -27,33 +27,34 @@ class Point(NamedTuple):
 
 
 class History:
-    """The points of one worker, one each `STEP_S`."""
+    """The points of one slot, one each `STEP_S`."""
 
     def __init__(self) -> None:
         self._recent: deque[Point] = deque(maxlen=RECENT_POINTS)
         self._whole = [array("d") for _ in Point._fields]
-        """A column for each field, NaN if unknown; neighbours are merged when it is full."""
-        self._steps_each = 1
+        """The overall history, a column for each field, NaN if unknown; when full, neighbours are merged."""
+        self._steps_per_point = 1
         """Steps per point of the overall history."""
-        self._begun: list[Point] = []
+        self._pending: list[Point] = []
         """Steps collected for the next point."""
         self._end = 0.0
+        """Unix time of the newest point, seconds."""
 
     def add(self, time: float, point: Point) -> None:
-        """Adds the next step's point; `time` is Unix time in seconds."""
+        """Adds the next step's point; `time` is its Unix time in seconds."""
         self._end = time
         self._recent.append(point)
-        self._begun.append(point)
-        if len(self._begun) < self._steps_each:
+        self._pending.append(point)
+        if len(self._pending) < self._steps_per_point:
             return
-        for column, (first, *others) in zip(self._whole, zip(*self._begun, strict=True), strict=True):
+        for column, (first, *others) in zip(self._whole, zip(*self._pending, strict=True), strict=True):
             column.append(_mean((first, *others)) if others else math.nan if first is None else first)
-        self._begun.clear()
+        self._pending.clear()
         if len(self._whole[0]) >= _MAX_POINTS:
             self._whole = [
                 array("d", map(_mean, zip(column[::2], column[1::2], strict=True))) for column in self._whole
             ]
-            self._steps_each *= 2
+            self._steps_per_point *= 2
 
     def recent(self, slot: str) -> Series:
         """Returns the last `RECENT_POINTS` steps."""
@@ -62,7 +63,7 @@ class History:
     def whole(self, slot: str) -> Series:
         """Returns the overall history, up to its last complete point."""
         columns = [[None if math.isnan(value) else value for value in column] for column in self._whole]
-        return _series(slot, self._end - STEP_S * len(self._begun), STEP_S * self._steps_each, columns)
+        return _series(slot, self._end - STEP_S * len(self._pending), STEP_S * self._steps_per_point, columns)
 
 
 def _mean(values: Iterable[float | None]) -> float:
@@ -73,5 +74,5 @@ def _mean(values: Iterable[float | None]) -> float:
 
 def _series(slot: str, end: float, step_s: float, columns: Iterable[Iterable[float | None]]) -> Series:
     series = Series(slot, end, step_s, *map(tuple, columns))
-    # Few GPUs report their SMs: send nothing for the others.
+    # Few GPUs report their SM use: send nothing for the others.
     return series if any(value is not None for value in series.sm_pct) else structs.replace(series, sm_pct=())

@@ -3,7 +3,7 @@
 from gmg_tui.model.text import compact, displayed
 
 MAX_TAIL_BYTES = 64 * 1024
-"""Longer lines are displayed and parsed up to this size."""
+"""Maximum size of a line that is displayed and parsed in full; of longer ones, the first part is."""
 _SLACK_DIVISOR = 16
 """The buffer may exceed its line limit by this fraction: dropping old lines in batches shifts the list less often."""
 
@@ -83,7 +83,7 @@ class RingBuffer:
         return self._preview or self._unfinished or next((line for line in reversed(self._lines) if line.strip()), b"")
 
     def skip_to(self, number: int) -> None:
-        """Drops all lines and continues at `number`, if the lines before it are missing."""
+        """Drops all lines and continues at `number`, because the lines before it are missing."""
         self._lines.clear()
         self._bytes, self.end, self._unfinished, self._preview = 0, number, b"", b""
 
@@ -95,12 +95,12 @@ class RingBuffer:
         r"""Appends whole segments, each ended by `\n` or `\r`.
 
         Only lines ended by `\n` are kept. Segments ended by `\r` overwrite one another, as on a terminal: the last one
-        before the `\n` is the line.
+        before the `\n` is kept as the line.
         """
         lines, self._preview = block.split(b"\n"), b""
         rest = lines.pop()
         if b"\r" in block or self._unfinished:
-            lines = [self._overwritten(line) for line in lines]
+            lines = [self._overwrite(line) for line in lines]
             self._unfinished = displayed(rest) or self._unfinished
         self.end += len(lines)
         lines = lines[-self._max_lines :]
@@ -109,7 +109,7 @@ class RingBuffer:
         if len(self._lines) > self._max_lines + self._max_lines // _SLACK_DIVISOR or self._bytes > self._max_bytes:
             self._trim()
 
-    def _overwritten(self, line: bytes) -> bytes:
+    def _overwrite(self, line: bytes) -> bytes:
         before, self._unfinished = self._unfinished, b""
         return displayed(line) or (before if not line.strip(b"\r") else b"")
 

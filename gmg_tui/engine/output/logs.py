@@ -1,8 +1,8 @@
 """Writes all logs, the workers' and the engine's own, in one thread behind a bounded queue.
 
 A disk slower than the workers' output fills the queue; then no output is read, and workers block in their prints. A
-network file system may hang for minutes: nothing waits for that, and beyond `MAX_QUEUED_BYTES` output is dropped and
-counted, as on a full disk.
+network file system may hang for minutes: then nothing waits for it, and beyond `MAX_QUEUED_BYTES` output is dropped
+and counted, as on a full disk.
 """
 
 import asyncio
@@ -26,22 +26,22 @@ _log = logging.getLogger(__name__)
 MAX_QUEUED_BYTES = 32 << 20
 """Limit of queued output: half an hour of eight workers printing twenty lines a second."""
 FULL_BYTES = 16 << 20
-"""Limit of queued output while the disk answers."""
+"""Queued output above which no output is read, while the disk answers."""
 HUNG_DISK_S = 5.0
-"""A write that takes longer means that the disk hangs."""
-_MISSING_NOTE = f"the disk did not answer, and {units.mib(MAX_QUEUED_BYTES >> 20)} waited for it"
+"""After this many seconds of one write the disk counts as hung."""
+_MISSING_NOTE = f"the disk did not answer, and {units.mib(MAX_QUEUED_BYTES >> 20)} were already queued"
 _BATCHING_S = 0.01
-"""Batching time: the thread wakes once for everything queued in the meantime."""
+"""Pause before the thread waits for more, so that it wakes once for several actions."""
 _RETRY_S = 5.0
-"""Pause after a failed write, to spare a full disk a try for each chunk."""
+"""Pause after a failed write, so that a full disk is not tried for each chunk."""
 _STDERR = 2
 """The descriptor of the engine's own log."""
-_MAX_LOG_DELAY_S = 2.0
+_MAX_LOG_WAIT_S = 2.0
 """Maximum wait at an attempt's end for its log to be written."""
 MAX_DISK_WAIT_S = 20.0
-"""Maximum wait at the session's end for a disk that does not answer …"""
-_MAX_END_DELAY_S = 120.0
-"""… and for one that does: `MAX_QUEUED_BYTES` at 0.3 MB/s."""
+"""Maximum wait at the session's end for a disk that does not answer."""
+_MAX_END_WAIT_S = 120.0
+"""Maximum wait at the session's end for one that does: `MAX_QUEUED_BYTES` at 0.3 MB/s."""
 
 
 class LogWriter:
@@ -59,7 +59,7 @@ class LogWriter:
 
     @property
     def silent_s(self) -> float | None:
-        """Seconds the disk has not answered; None if it is quick enough."""
+        """Duration of the current write if the disk counts as hung, seconds; None otherwise."""
         since = self._busy_since
         waited_s = time.monotonic() - since if since is not None else 0.0
         return waited_s if waited_s > HUNG_DISK_S else None
@@ -74,9 +74,9 @@ class LogWriter:
         silent_s = self.silent_s
         if silent_s is not None:
             return f"log not written for {units.span(silent_s)}: the disk does not answer"
-        return "waits for the disk, which is slower than the workers' output" if self.is_full() else None
+        return "output waits for the disk, which is slower than the workers" if self.is_full() else None
 
-    def then(self, action: Callable[[], None], size: int = 0) -> bool:
+    def submit(self, action: Callable[[], None], size: int = 0) -> bool:
         """Queues an action that handles `size` bytes.
 
         Returns False if too many bytes are queued.
@@ -99,12 +99,12 @@ class LogWriter:
                 self._waiting -= size
             if self._queue.empty():
                 self._busy_since = None
-                time.sleep(_BATCHING_S)  # batch what several pipes queue
+                time.sleep(_BATCHING_S)
 
     def close(self) -> None:
         """Writes everything queued and ends the thread, but gives up on a disk that hangs or takes too long."""
         self._queue.put(None)
-        deadline = time.monotonic() + _MAX_END_DELAY_S
+        deadline = time.monotonic() + _MAX_END_WAIT_S
         while self._thread.is_alive() and time.monotonic() < deadline:
             if (self.silent_s or 0.0) > MAX_DISK_WAIT_S:
                 return
@@ -119,36 +119,36 @@ class Log:
 
     def __init__(self, writer: LogWriter, path: Path, max_bytes: int | None = None) -> None:
         self._writer, self.path, self._max_bytes = writer, path, max_bytes
-        self._left_out = 0
+        self._dropped_bytes = 0
         """Bytes dropped since the last queued ones."""
         # Used only by the thread:
         self._file: int | None = None
         self._size = 0
-        """Size of the open file; after a failed cut, bytes written since."""
-        self._uncut: str | None = None
+        """Bytes in the open file; after a failed cut, bytes written since."""
+        self._cut_error: str | None = None
         """The error of a failed cut."""
         self._trouble: str | None = None
         self._lost_bytes = 0
         self._lost_why = ""
         self._retry_at = 0.0
-        """Time of the next try after a failure, monotonic seconds."""
+        """Time of the next attempt after a failure, monotonic seconds."""
 
     @property
     def trouble(self) -> str | None:
-        """The reason that the log is not being written; None if it is."""
+        """The problem with the log, such as that it is not written; None if there is none."""
         return self._writer.trouble or self._trouble
 
     def write(self, data: bytes) -> None:
         """Appends `data`; if too much is queued, drops it, and notes that in the log."""
-        if data and self._writer.then(partial(self.append, data, self._left_out), len(data)):
-            self._left_out = 0
+        if data and self._writer.submit(partial(self.append, data, self._dropped_bytes), len(data)):
+            self._dropped_bytes = 0
         else:
-            self._left_out += len(data)
+            self._dropped_bytes += len(data)
 
     def separate(self, heading: bytes) -> None:
         """Appends a line of its own, after an attempt that may have left its last line unfinished."""
-        if not self._writer.then(partial(self._separate, heading), len(heading)):
-            self._left_out += len(heading)
+        if not self._writer.submit(partial(self._separate, heading), len(heading)):
+            self._dropped_bytes += len(heading)
 
     def _separate(self, heading: bytes) -> None:
         with suppress(OSError), files.reading(self.path) as file:  # fails if it is empty
@@ -156,28 +156,28 @@ class Log:
             heading = heading if file.read() == b"\n" else b"\n" + heading
         self.append(heading, 0)
 
-    async def written(self) -> None:
-        """Waits up to `_MAX_LOG_DELAY_S` until everything queued is written."""
+    async def flush(self) -> None:
+        """Waits up to `_MAX_LOG_WAIT_S` until everything queued is written."""
         loop, done = asyncio.get_running_loop(), asyncio.Event()
 
         def set_done() -> None:
             with suppress(RuntimeError):  # the loop is closed: the engine has ended
                 loop.call_soon_threadsafe(done.set)
 
-        self._writer.then(set_done)
-        await any_of(done, timeout_s=_MAX_LOG_DELAY_S)
+        self._writer.submit(set_done)
+        await any_of(done, timeout_s=_MAX_LOG_WAIT_S)
 
     def close(self) -> None:
         """Closes the file; a later write opens it again."""
-        left_out, self._left_out = self._left_out, 0
-        if left_out:
-            self._writer.then(partial(self.append, b"", left_out))
-        self._writer.then(self._close)
+        dropped_bytes, self._dropped_bytes = self._dropped_bytes, 0
+        if dropped_bytes:
+            self._writer.submit(partial(self.append, b"", dropped_bytes))
+        self._writer.submit(self._close)
 
-    def append(self, data: bytes, left_out: int) -> None:
-        """Appends `data`, after `left_out` missing bytes; called by the thread."""
-        if left_out:
-            self._lost_bytes, self._lost_why = self._lost_bytes + left_out, _MISSING_NOTE
+    def append(self, data: bytes, dropped_bytes: int) -> None:
+        """Appends `data`, after `dropped_bytes` missing bytes; called by the thread."""
+        if dropped_bytes:
+            self._lost_bytes, self._lost_why = self._lost_bytes + dropped_bytes, _MISSING_NOTE
         if self._trouble is not None and time.monotonic() < self._retry_at:
             self._lost_bytes += len(data)
             return
@@ -198,7 +198,7 @@ class Log:
             self._close()
         else:
             self._cut()
-            self._trouble = self._uncut
+            self._trouble = self._cut_error
 
     def _opened(self) -> int:
         """Returns the file to write to. Raises `OSError`."""
@@ -218,9 +218,9 @@ class Log:
             check_own(self.path.parent)
             files.cut_log(self.path, self._max_bytes)
         except OSError as error:
-            self._size, self._uncut = 0, f"log larger than --log-max: {error.strerror} ({self.path})"
+            self._size, self._cut_error = 0, f"log larger than --log-max: {error.strerror} ({self.path})"
         else:
-            self._uncut = None
+            self._cut_error = None
             self._close()
 
     def _close(self) -> None:
@@ -247,17 +247,17 @@ class LogHandler(logging.Handler):
     def __init__(self, writer: LogWriter) -> None:
         super().__init__()
         self._writer = writer
-        self._left_bytes = MAX_RECORDS_BYTES
+        self._remaining_bytes = MAX_RECORDS_BYTES
 
     def emit(self, record: logging.LogRecord) -> None:
         """Writes one record."""
-        if self._left_bytes <= 0:
+        if self._remaining_bytes <= 0:
             return
         data = self.format(record).encode(errors="backslashreplace")[:MAX_RECORD_BYTES] + b"\n"
-        self._left_bytes -= len(data)
-        if self._left_bytes <= 0:
+        self._remaining_bytes -= len(data)
+        if self._remaining_bytes <= 0:
             data += b"this log is full: nothing more is written\n"
-        self._writer.then(partial(_print, data), len(data))
+        self._writer.submit(partial(_print, data), len(data))
 
 
 def _print(data: bytes) -> None:

@@ -18,14 +18,14 @@ _log = logging.getLogger(__name__)
 
 _MIN_PAUSE_S = 0.05
 _MAX_PAUSE_S = 1.2
-"""Longest pause: slightly longer than the engine's beat, which wakes the engine anyway and reads too."""
+"""Maximum pause: slightly longer than the engine's beat, which wakes the engine anyway and reads too."""
 _MAX_ROUND_S = 0.1
-"""Longest round, plus one chunk: clients are served between rounds."""
+"""Duration after which a round reads no further pipe: clients are served between rounds."""
 _MAX_FILL_SHARE = 0.25
-"""Share of the fullest pipe that may fill in a pause."""
+"""Share of any pipe's capacity that may fill during a pause."""
 _CHUNK_BYTES = 256 * 1024
 _PIPE_BYTES = (1 << 20, 1 << 18)
-"""Pipe sizes, the larger for the first pipes: beyond 64 MiB per unprivileged user the kernel limits further pipes to two
+"""Pipe capacities, the larger for the first pipes: beyond 64 MiB per unprivileged user the kernel limits further pipes to two
 pages (`/proc/sys/fs/pipe-user-pages-soft`)."""
 _MAX_LARGE_PIPES = 32
 """Maximum number of pipes of the larger size."""
@@ -37,9 +37,9 @@ class Pipe(NamedTuple):
     """The reading end of a pipe."""
 
     file: int
-    take: Callable[[bytes], None]
+    on_chunk: Callable[[bytes], None]
     """Called with each chunk."""
-    room_bytes: int
+    capacity_bytes: int
 
 
 class Pipes:
@@ -63,8 +63,8 @@ class Pipes:
         self._unread = list[int]()
         """Pipes that were ready but not read in the last round; the next round starts with them."""
 
-    def open(self, take: Callable[[bytes], None]) -> tuple[Pipe, int]:
-        """Makes a pipe that calls `take` with its output. Raises `OSError` with too many open files.
+    def open(self, on_chunk: Callable[[bytes], None]) -> tuple[Pipe, int]:
+        """Makes a pipe that calls `on_chunk` with its output. Raises `OSError` with too many open files.
 
         Returns the pipe and its write end, which the caller passes to a child and closes.
         """
@@ -74,7 +74,7 @@ class Pipes:
             with suppress(OSError):  # a smaller pipe will do
                 fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, size)
                 break
-        pipe = Pipe(reading, take, fcntl.fcntl(reading, fcntl.F_GETPIPE_SZ))
+        pipe = Pipe(reading, on_chunk, fcntl.fcntl(reading, fcntl.F_GETPIPE_SZ))
         if not self._pipes and self._timer is None:
             self._listen()
         self._pipes[reading] = pipe
@@ -115,11 +115,11 @@ class Pipes:
             if size == _CHUNK_BYTES:
                 pause_s = 0.0  # there is more
             elif size:
-                pause_s = min(pause_s, _MAX_FILL_SHARE * pipe.room_bytes / size * (now - self._read_at))
+                pause_s = min(pause_s, _MAX_FILL_SHARE * pipe.capacity_bytes / size * (now - self._read_at))
         self._unread = ready
         if ready:
             pause_s = 0.0
-        self._ready.poll(0)  # drop the ready list, so that the kernel lists pipes in order
+        self._ready.poll(0)  # drops drained pipes, so that the next poll lists pipes in the order they became ready
         self._pause_s, self._read_at = pause_s, now
         self._timer = loop.call_later(pause_s, self._read_all)
         self.on_read()
@@ -136,9 +136,9 @@ class Pipes:
             self._forget(pipe)
             return 0
         try:
-            pipe.take(bytes(memoryview(self._buffer)[:size]))
+            pipe.on_chunk(bytes(memoryview(self._buffer)[:size]))
         except Exception:  # must not affect the other pipes
-            _log.exception("part of a worker's output is lost")
+            _log.exception("an error while handling a worker's output; that part is lost")
         return size
 
     def close(self, pipe: Pipe) -> None:
