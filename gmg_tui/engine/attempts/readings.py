@@ -265,7 +265,9 @@ class Readings:
         """Returns the attempt's record now, without its process and outcome."""
         reader, meter = self.reader, self.meter
         fps, power_w = self.fps, meter.counted_power_w
-        if fps is not None and fps.seconds and power_w is not None and not self.fps_of_group:  # not other ranks' too
+        if (
+            fps is not None and fps.seconds and power_w is not None and not self.fps_of_group
+        ):  # the meter covers only this rank
             fps = structs.replace(fps, energy_j=power_w * fps.seconds)
         return model.Attempt(
             number=self.launch.number,
