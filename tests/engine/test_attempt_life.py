@@ -156,7 +156,7 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
             self.dies(code, 0)
 
     def _attempt(self) -> LocalAttempt:
-        log = mock.Mock(trouble=None, written=mock.AsyncMock())
+        log = mock.Mock(trouble=None, flush=mock.AsyncMock())
         host = SimpleNamespace(
             spec=RunSpec("s", "/", "/s", "a.py", (), "/", "python"),
             open_log=lambda _: log,

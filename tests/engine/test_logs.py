@@ -98,7 +98,7 @@ def test_the_queue_is_full_until_a_slow_disk_catches_up(
     for _ in range(3):
         tape.write(b"12345")
     assert writer.is_full()
-    assert tape.trouble.startswith("waits for the disk")
+    assert tape.trouble.startswith("output waits for the disk")
     tape.running.set()
     writer.close()
     assert b"".join(tape.taken) == b"12345" * 3
