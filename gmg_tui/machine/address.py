@@ -47,7 +47,7 @@ def address_for(peers: Iterable[str]) -> str | None:
     for peer in (*peers, _OUTSIDE_ADDRESS):
         with suppress(OSError, UnicodeError):  # unknown names, no route
             found = socket.getaddrinfo(peer, _DISCARD_PORT, type=socket.SOCK_DGRAM)
-            for family, kind, protocol, _, target in sorted(found, key=lambda each: each[0] != socket.AF_INET):
+            for family, kind, protocol, _, target in sorted(found, key=lambda info: info[0] != socket.AF_INET):
                 address = _source_address(family, kind, protocol, target)
                 if address is not None:
                     return address

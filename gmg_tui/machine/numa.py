@@ -56,7 +56,7 @@ def cores_near_any(names: Iterable[str], near: Mapping[str, frozenset[int]]) -> 
 
 def pin(pid: int, cores: Set[int]) -> None:
     """Pins a process that has just been started, and its future children, to these cores."""
-    with suppress(OSError):  # it has ended
+    with suppress(OSError):  # the process has ended
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - names, not paths
             with suppress(OSError):
                 os.sched_setaffinity(int(thread), cores)

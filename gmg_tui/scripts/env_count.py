@@ -10,7 +10,7 @@ _ENVIRONMENTS = re.compile(
 )
 """`-B` or `-B64` as in Genesis' examples, `--n_envs`, `--num_envs`, and hydra's `env.num_envs=`."""
 _EVALUATION = re.compile(r"(?:^|[._+-])(?:eval|test|val|video)[._+-]")
-"""Marks the environments of an evaluation, which do not count."""
+"""Part of an option for evaluation, whose environments do not count."""
 _STEPS = re.compile(
     rf"-{{0,2}}(?:[\w.+-]*[._+-])?(?:total[_-]?(?:time|env[_-]?)?steps|num[_-]timesteps)(?:=(?P<value>{_NUMBER}))?"
 )
@@ -32,7 +32,7 @@ def total_steps(args: Sequence[str]) -> float | None:
 
 
 def _options(pattern: re.Pattern[str], args: Sequence[str]) -> Iterator[tuple[re.Match[str], str]]:
-    """Yields the matching options with their numbers, which may be in the next argument."""
+    """Yields each matching option with its number, which may be the next argument."""
     for arg, following in pairwise([*args, ""]):
         match = pattern.fullmatch(arg)
         value = (match["value"] or following) if match is not None else ""

@@ -193,7 +193,7 @@ def _lease_use(uuid: str) -> Use:
     """Returns the use of a GPU by the sessions that hold its lease, but have no process there yet."""
     pids = holders(uuid)
     sessions = describe(tuple(GpuProcess(pid) for pid in pids[:MAX_NAMED]))
-    texts = [process_text(structs.replace(each, command="a session of gmg-tui")) for each in sessions]
+    texts = [process_text(structs.replace(process, command="a session of gmg-tui")) for process in sessions]
     return Use(("lease", pids), "; ".join(texts) or "a session of gmg-tui")
 
 

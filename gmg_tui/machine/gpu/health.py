@@ -38,7 +38,7 @@ def read(query: Query) -> GpuHealth:
     rows = query(pynvml.nvmlDeviceGetRemappedRows) or (None,) * 4
     # The union's member depends on the field.
     fields = zip(query(pynvml.nvmlDeviceGetFieldValues, _FIELDS) or (), ("uiVal", "ullVal"), strict=False)
-    values = [getattr(each.value, kind) if each.nvmlReturn == pynvml.NVML_SUCCESS else None for each, kind in fields]
+    values = [getattr(field.value, kind) if field.nvmlReturn == pynvml.NVML_SUCCESS else None for field, kind in fields]
     temperature, recoveries = values or (None, None)
     return GpuHealth(
         ecc_corrected=corrected,

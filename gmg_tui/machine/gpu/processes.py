@@ -59,7 +59,7 @@ def _read(processes: tuple[GpuProcess, ...], described: dict[int, GpuProcess]) -
 
 def _describe(process: GpuProcess) -> GpuProcess:
     pid, command, user = process.pid, "", None
-    if (proc := read(pid)) is None:  # it has ended, or its PID is unknown here
+    if (proc := read(pid)) is None:  # the process has ended, or its PID is unknown here
         return process
     with suppress(OSError):  # another user's may be pid_text
         user = user_name(os.stat(f"/proc/{pid}").st_uid)  # noqa: PTH116 - as fast as the rest
@@ -102,10 +102,10 @@ def use_of(sample: GpuSample, free_mib: float) -> Use | None:
         return Use(sample.error, sample.error)
     used_mib = sample.memory_used_mib
     is_full = used_mib is not None and used_mib > free_mib
-    if others := [each for each in sample.processes or () if is_full or not each.graphics]:
-        named = [process_text(each) for each in describe(tuple(others[:MAX_NAMED]))]
+    if others := [process for process in sample.processes or () if is_full or not process.graphics]:
+        named = [process_text(process) for process in describe(tuple(others[:MAX_NAMED]))]
         more = [f"{len(others) - MAX_NAMED} more"] if len(others) > MAX_NAMED else []
-        return Use(frozenset(each.pid for each in others), "; ".join([*named, *more]))
+        return Use(frozenset(process.pid for process in others), "; ".join([*named, *more]))
     return Use("memory", f"{units.mib(used_mib)} in use by no known process") if is_full else None
 
 

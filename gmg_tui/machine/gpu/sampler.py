@@ -95,7 +95,7 @@ class Sampler:
             now, error = time.monotonic(), self._nvml.error
             # A slow GPU ages the samples before its own.
             ages = ((sample, now - at) for at, sample in read)
-            samples = tuple(structs.replace(each, age_s=age) if age >= _MIN_AGE_S else each for each, age in ages)
+            samples = tuple(structs.replace(sample, age_s=age) if age >= _MIN_AGE_S else sample for sample, age in ages)
         except Exception as fault:
             error = f"the GPUs cannot be read: {fault!r}"
             samples = tuple(GpuSample(uuid=gpu.uuid, error=error) for gpu in self._gpus)

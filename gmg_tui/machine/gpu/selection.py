@@ -80,7 +80,7 @@ def no_answers(devices: Iterable[Gpu]) -> str:
             instance = "" if gpu.mig_index is None else f" MIG instance {gpu.mig_index}"
             names.setdefault(gpu.trouble, []).append(f"{gpu.index}{instance}")
     return "; ".join(
-        f"GPU {', '.join(each)} {'does' if len(each) == 1 else 'do'} not answer ({why})" for why, each in names.items()
+        f"GPU {', '.join(ids)} {'does' if len(ids) == 1 else 'do'} not answer ({why})" for why, ids in names.items()
     )
 
 

@@ -75,7 +75,7 @@ def kernel_cache_use(environ: Mapping[str, str], genesis: str | None) -> tuple[i
     Genesis sets a limit of 2 GiB since 1.4.5; older versions leave it to their compiler.
     """
     folder = kernel_cache(environ)
-    size = sum(each.st_size for each in files_in(folder)) if folder is not None else 0
+    size = sum(status.st_size for status in files_in(folder)) if folder is not None else 0
     given = environ.get(CACHE_LIMIT, "")
     if given.isdigit():
         return size, int(given)
@@ -220,8 +220,8 @@ class ScriptTimes:
                 write_atomic(path, data + b"\n")
                 self._written[path] = data
                 with suppress(OSError):  # another session may evict at the same time
-                    for each in sorted(self._folder.glob("*.json"), key=lambda each: each.stat().st_mtime)[:-MAX_FILES]:
-                        each.unlink()
+                    for file in sorted(self._folder.glob("*.json"), key=lambda file: file.stat().st_mtime)[:-MAX_FILES]:
+                        file.unlink()
 
     def start_mode(self, spec: RunSpec) -> StartMode:
         """Returns the default start mode: gated if the mesh caches may be cold.

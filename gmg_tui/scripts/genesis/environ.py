@@ -27,7 +27,7 @@ WORKER_VARIABLES = (
     *("GMG_JOB", "GMG_JOB_NAME", "GMG_PROBE_DIR"),
     *("GMG_EVENT", "GMG_FOLDER", "GMG_REASON", "GMG_TEXT"),
 )
-"""The variables of workers and `--notify` commands. An engine started from one of these inherits none."""
+"""The variables of workers and `--notify` commands. An engine started from such a process inherits none of them."""
 _TASK_VARIABLE = re.compile(r"SLURM_(PROCID|LOCALID|NODEID|NPROCS|NTASKS\w*|STEPID|STEP_\w+)|(PMI|PMIX|OMPI)_\w+")
 """The variables of a task in a Slurm step or an MPI job. `SLURM_JOB_*` describe the allocation, and stay."""
 

@@ -113,7 +113,7 @@ class _Counter:
 
     @property
     def quiet_s(self) -> float:
-        """The longest normal pause between two steps, seconds."""
+        """The longest usual pause between two steps, seconds."""
         return 2 * self.words["long_ns"] / 1e9
 
     def rate(self, now: float) -> float | None:
@@ -148,7 +148,7 @@ class _Counter:
 
     @staticmethod
     def _window_start(moments: deque[_Moment], last: float) -> _Moment:
-        return next((each for each in reversed(moments) if last - each.at >= WINDOW_S), moments[0])
+        return next((moment for moment in reversed(moments) if last - moment.at >= WINDOW_S), moments[0])
 
     def _has_whole_periods(self, now: float) -> bool:
         """True if the marks are as regular as a loop's; False for a while after an unusually long pause."""
@@ -301,14 +301,14 @@ class Counts:
     @property
     def _outermost(self) -> list[tuple[str, _Counter]]:
         """The files of stepping processes by PID, except the workers of another process's vector environment."""
-        stepped = [each for each in self._counters.items() if each[1].words["steps"]]
+        stepped = [item for item in self._counters.items() if item[1].words["steps"]]
         kind = min((counter.words["kind"] for _, counter in stepped), default=0)
-        return [each for each in stepped if each[1].words["kind"] == kind]
+        return [item for item in stepped if item[1].words["kind"] == kind]
 
     @property
     def stepping_pid(self) -> int | None:
         """The PID of the process that stepped last; None before the first step."""
-        return max(((each.words["last_ns"], int(name)) for name, each in self._outermost), default=(0, None))[1]
+        return max(((counter.words["last_ns"], int(name)) for name, counter in self._outermost), default=(0, None))[1]
 
     def close(self) -> None:
         """Removes the files; keeps the last rate and shares."""

@@ -51,7 +51,7 @@ class ReportFile:
         at = begin % ring.CAPACITY
         records = self._parse((data[at:] + data[:at])[: end - begin])
         self._end = end
-        return [each for each in map(_decode, records) if each is not None]
+        return [report for report in map(_decode, records) if report is not None]
 
     def _header(self) -> tuple[int, ...] | None:
         data = os.pread(self._descriptor, ring.HEADER.size, 0)
@@ -122,8 +122,8 @@ class Reports:
             if len(new) >= MAX_RECORDS:
                 break
         self.lost = sum(file.lost for file in self._files.values())
-        metrics = sorted((each for each in new if isinstance(each, Metric)), key=lambda each: each.at)
-        return metrics, [each for each in new if isinstance(each, Checkpoint)]
+        metrics = sorted((report for report in new if isinstance(report, Metric)), key=lambda report: report.at)
+        return metrics, [report for report in new if isinstance(report, Checkpoint)]
 
     def close(self) -> None:
         """Closes all files."""

@@ -54,7 +54,7 @@ def check(patterns: Sequence[str], where: str = "--pattern") -> tuple[str, ...]:
         if not groups or wrong:
             unknown = f"unknown group {wrong[0]}" if wrong else "no named group"
             raise GmgError(f"{where} '{pattern}': {unknown}; {_GROUPS_HINT}")
-        if "total" in groups and not any("(?P<done>" in each for each in patterns):
+        if "total" in groups and not any("(?P<done>" in other for other in patterns):
             raise GmgError(f"{where} '{pattern}': total needs done, as in (?P<done>\\d+)/(?P<total>\\d+)")
     return tuple(patterns)
 

@@ -1,7 +1,7 @@
 """Progress and metrics as most scripts print them: `epoch 12/60 loss 0.31`, `iter 5 of 100: reward=12.3, mean length: 40`.
 
-Reads only lines that name their progress, so that prose is not taken for metrics. Progress without a total must be at the
-beginning of the line, and one of its numbers must have a fraction.
+Reads only lines that name their progress, so as not to mistake prose for metrics. Progress without a total must be at the
+beginning of the line, and one of the line's numbers must have a fraction.
 """
 
 import re
@@ -60,7 +60,7 @@ class PairLines(LineReader):
     def __init__(self) -> None:
         self._names: set[str] = set()
         self.is_off = False
-        """True once the reader of a known trainer has found its lines."""
+        """True once the reader of a known trainer has matched a line."""
 
     def read(self, block: bytes) -> Iterator[Figures]:
         """Yields the figures of each line with progress."""
@@ -108,7 +108,7 @@ def _may_have_progress(text: bytes) -> bool:
 
 
 def _names_progress(line: str, found: re.Match[str]) -> bool:
-    """True if progress without a total is the line's subject, unlike an option such as `epochs: 10` or `batch=64`."""
+    """True if a line is about this progress without a total, rather than an option such as `epochs: 10` or `batch=64`."""
     if found["several"] or found["unit"].lower() == "batch" or (found["part"] and found["unit"].lower() != "epoch"):
         return False
     is_dict = line.lstrip().startswith("{") and line.rstrip().endswith("}") and rank(line) < rank("")

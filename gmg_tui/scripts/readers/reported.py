@@ -112,9 +112,9 @@ def _encodable(value: Any, levels: int) -> Any:
     if levels < 0:
         raise ValueError(f"nested more than {_MAX_LEVELS} levels deep")
     if isinstance(value, dict):
-        return {name: _encodable(each, levels - 1) for name, each in value.items()}
+        return {name: _encodable(item, levels - 1) for name, item in value.items()}
     if isinstance(value, list):
-        return [_encodable(each, levels - 1) for each in value]
+        return [_encodable(item, levels - 1) for item in value]
     if isinstance(value, Decimal):
         raise ValueError("its number is out of range")
     return str(value) if isinstance(value, int) and value not in _INTEGERS else value

@@ -60,7 +60,7 @@ class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _AMBIGUOUS_KINDS = frozenset({FailureKind.CONFIG, FailureKind.FOLDER_RACE, FailureKind.SCRIPT})
-"""Kinds whose signs also occur in harmless lines; only the reason is searched for them."""
+"""Kinds whose signs also occur in harmless lines; these count only in the reason itself."""
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,11 +86,11 @@ def table() -> Table:
 
 
 def sign_of(text: bytes) -> Sign | None:
-    """Returns the first sign that occurs in `text`."""
+    """Returns the first sign that matches `text`; None if none does."""
     return next((sign for sign in table().sign if sign.patterns.search(text)), None)
 
 
 def find_sign(texts: Sequence[bytes]) -> tuple[Sign, bytes] | None:
     """Returns the newest sign in these lines and its line; none of `_AMBIGUOUS_KINDS`, a vague one as a last resort."""
     found = [(sign, text) for text in reversed(texts) if (sign := sign_of(text)) and sign.kind not in _AMBIGUOUS_KINDS]
-    return next((each for each in found if not each[0].vague), found[0] if found else None)
+    return next((pair for pair in found if not pair[0].vague), found[0] if found else None)

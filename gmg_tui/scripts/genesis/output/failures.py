@@ -100,7 +100,7 @@ def explain(exit_code: int, tail: Sequence[bytes]) -> Failure:
         killed = _child_failure(exit_code, exception, texts if empty else [reason])
         if killed is not None:
             return killed
-        own = (each for each in tracebacks.exceptions(lines) if not _CHILD_EXCEPTION.fullmatch(each))
+        own = (name for name in tracebacks.exceptions(lines) if not _CHILD_EXCEPTION.fullmatch(name))
         if of_child and (sign is None or sign.kind is FailureKind.KILLED) and (earlier := next(own, None)) is not None:
             return Failure(FailureKind.SCRIPT, _with_cause(reason, earlier), SEE_LOG)
     if sign is not None:
@@ -122,15 +122,15 @@ def uncaught(tail: Sequence[bytes]) -> str | None:
 
 
 def _with_cause(reason: bytes, cause: bytes | None) -> str:
-    """Returns the reason, followed by the line that explains it unless the reason has the same sign."""
+    """Returns the reason, followed by the cause unless that adds nothing."""
     if cause is None or cause in reason or ((sign := sign_of(cause)) is not None and sign_of(reason) == sign):
         return _one_line(reason)
     return f"{_one_line(reason)[: _MAX_TEXT // 2]}, after {_one_line(cause)}"[:_MAX_TEXT]
 
 
 def _child_failure(exit_code: int, exception: bytes | None, texts: Sequence[bytes]) -> Failure | None:
-    """Returns the failure of a script if a signal killed its child, from the newest line that reports it."""
-    found = (match for text in reversed(texts) for each in table().child_signal if (match := each.search(text)))
+    """Returns the failure if a signal killed the script's child, from the newest line that reports it; None if none did."""
+    found = (match for text in reversed(texts) for pattern in table().child_signal if (match := pattern.search(text)))
     name = next(filter(None, map(_reported_signal, found)), None) or _signal_of_status(exit_code)
     if name is None:
         return None
@@ -142,14 +142,14 @@ def _child_failure(exit_code: int, exception: bytes | None, texts: Sequence[byte
 
 
 def _reported_signal(match: re.Match[bytes]) -> str | None:
-    """Returns the name of the signal in a match of `Table.child_signal`."""
+    """Returns the name of the signal in a match of `Table.child_signal`; None if unknown."""
     groups = match.groupdict()
     if status := groups.get("status"):
         return _signal_of_status(int(status))
     text = groups["signal"].decode(errors="replace")
     if text.isdigit():
         return _signal_name(int(text))
-    texts = {each.name: (signal.strsignal(each) or "-").lower() for each in signal.Signals}
+    texts = {known.name: (signal.strsignal(known) or "-").lower() for known in signal.Signals}
     found = (name for name, shown in texts.items() if name in (text, f"SIG{text}") or _names_signal(text, shown))
     return next(found, None)
 
@@ -160,7 +160,7 @@ def _names_signal(text: str, shown: str) -> bool:
 
 
 def _signal_of_status(status: int) -> str | None:
-    """Returns the signal behind a wrapper's exit status: 128 + n of a shell, 256 - n of `sys.exit(-n)`."""
+    """Returns the signal behind a wrapper's exit status: 128 + n from a shell, 256 - n from `sys.exit(-n)`; None if none."""
     return _signal_name(status - 128) or (_signal_name(256 - status) if status in _NEGATIVE_STATUS else None)
 
 
@@ -215,7 +215,7 @@ def _describe_collective(sign: Sign, texts: Sequence[bytes]) -> str | None:
 
 def _signal_name(number: int) -> str | None:
     """Returns the name of a signal; None for real-time signals."""
-    return next((each.name for each in signal.Signals if each == number), None)
+    return next((known.name for known in signal.Signals if known == number), None)
 
 
 def _native_error(texts: Sequence[bytes]) -> bytes | None:

@@ -46,7 +46,7 @@ class GenesisLines(LineReader):
 
     @property
     def signs(self) -> tuple[Sign, ...]:
-        """The signs of trouble in its lines, at most one per kind."""
+        """The signs of trouble in the lines so far, at most one per kind."""
         cpu = "; ".join(filter(None, (self._on_cpu, self._rendering)))
         on_cpu = Sign("cpu", cpu[:_MAX_TEXT], "`gmg-tui doctor` shows what is missing") if cpu else None
         return tuple(sign for sign in (on_cpu, self._cache) if sign is not None)
@@ -57,7 +57,7 @@ class GenesisLines(LineReader):
         if len(parts) > 1:
             others = parts[::4]
             heads = set(filter(line_patterns.AROUND_FPS.fullmatch, set(others)))  # mostly repetitions
-            self.rest = b"".join(each for each in others if each not in heads)
+            self.rest = b"".join(text for text in others if text not in heads)
             yield from _rates(list(zip(parts[1::4], parts[2::4], parts[3::4], strict=True)))
         else:
             self.rest = block
@@ -70,9 +70,9 @@ class GenesisLines(LineReader):
 
         Yields only those around the newest `_MAX_SPANS` matches.
         """
-        found, end = [each.start() for each in line_patterns.OTHER.finditer(block)], 0
+        found, end = [match.start() for match in line_patterns.OTHER.finditer(block)], 0
         for word in line_patterns.TRIGGERS:
-            found += [each.start() for each in re.finditer(word, block)]
+            found += [match.start() for match in re.finditer(word, block)]
         for at in sorted(found)[-_MAX_SPANS:]:
             if at >= end:
                 before = (block.rfind(sign, end, at) + 1 for sign in (b"\n", b"\r"))

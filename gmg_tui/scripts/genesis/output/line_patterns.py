@@ -33,14 +33,14 @@ _HEAD = rb"(?:\[Genesis[^\]\r\n]{0,40}\](?: \[[^\]\r\n]{1,40}\]){0,2} |INFO:gene
 FPS_ALONE: Final = re.compile(_HEAD + rb"?+" + FPS.pattern + rb"\s*")
 """A line that holds only a rate."""
 AROUND_FPS: Final = re.compile(rb"(?:\s|\x1b\[[\d;]{0,16}+m|" + _HEAD + rb")*+")
-"""The surroundings of a rate on such a line."""
+"""The text around a rate on such a line."""
 
 OTHER: Final = re.compile(rb"\[Genesis(?:\] \[[^\]\r\n]{8,24}\] \[[A-Z]{1,8}\]| [^\]\r\n]{8,40}\]) (?!Running at )")
 """The beginning of a line of Genesis' logger that is not a progress line."""
 _LOGGED = re.compile(HEAD.encode() + rb"(?P<text>.*)", re.DOTALL)
 
 TRIGGERS: Final = (rb"\.lock failed", rb"alling back to CPU")
-"""Without these and `OTHER`, all of Genesis' lines in a block are progress lines."""
+"""If a block matches neither these nor `OTHER`, all of Genesis' lines in it are progress lines."""
 
 PHASES: Final = (
     (b"Running on ", Phase.INITIALISING),
@@ -74,7 +74,7 @@ LIBRARY: Final = re.compile(
     rb"|\s|libEGL|libGL|MESA|INFO:genesis:|WARNING:genesis:"
     rb"|.{0,500}?\w{0,60}(?:Warning|warning):"  # Python's warnings; the source line below is indented
 )
-"""The beginning of a plain line, with its indentation, that a library prints while Genesis starts, not the script."""
+"""The beginning of a plain line, indentation included, that a library rather than the script prints while Genesis starts."""
 
 REPORTED: Final = "gmg:fps "
 """The beginning of a line of `gmg_tui.report_fps`."""

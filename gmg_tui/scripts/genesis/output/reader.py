@@ -114,7 +114,7 @@ class Reader:
         self.genesis = GenesisLines(gpu_slot, rank=rank)
         self._custom = [*map(FormatLines, formats)]
         trainers = [FormatLines(row, built_in=True) for row in built_in().values()]
-        known, bars = [each for each in trainers if not each.vague], [each for each in trainers if each.vague]
+        known, bars = ([row for row in trainers if row.vague is vague] for vague in (False, True))
         self._reported, self._pairs = ReportedRates(), PairLines()
         first = (self._reported, *self._custom, self.genesis)
         self._readers: tuple[LineReader, ...] = (*first, *known, self._pairs, *bars)
@@ -215,7 +215,7 @@ class Reader:
 
     @property
     def signs(self) -> tuple[Sign, ...]:
-        """The signs of trouble in its lines."""
+        """The signs of trouble in the lines so far."""
         signs = [*self._reported.signs, *self.genesis.signs]
         if self.is_complete or self.running_s(self._now) >= _UNMATCHED_S:
             signs += [Sign("output", "no line matches --pattern") for reader in self._custom if reader.is_unmatched]
@@ -335,6 +335,6 @@ def _shorten(block: bytes) -> bytes:
         parts.append(block[at : end or stop])
         if not end:
             ends = (block.find(b"\n", stop), block.find(b"\r", stop))
-            end = min((each for each in ends if each >= 0), default=len(block))
+            end = min((found for found in ends if found >= 0), default=len(block))
         at = end
     return b"".join(parts)

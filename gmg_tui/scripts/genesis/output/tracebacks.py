@@ -45,7 +45,7 @@ def parse(tail: Sequence[bytes]) -> list[Line]:
     texts = [_PREFIX.sub(b"", line_patterns.MARKUP.sub(b"", line_patterns.plain(raw))) for raw in tail]
     pairs = zip(tail, texts, strict=True)
     indented = (raw[:1] in (b" ", b"\t") or text.startswith(_LOGURU_FRAME) for raw, text in pairs)
-    return list(_unbox([Line(*each) for each in zip(texts, indented, strict=True) if each[0]]))
+    return list(_unbox([Line(*pair) for pair in zip(texts, indented, strict=True) if pair[0]]))
 
 
 def _unbox(lines: Sequence[Line]) -> Iterator[Line]:
@@ -102,7 +102,7 @@ def without_ignored(lines: Sequence[Line]) -> list[Line]:
 
 
 def last_exception(lines: Sequence[Line]) -> bytes | None:
-    """Returns the line that names the last exception, of a traceback or of Genesis' `[ERROR] X: …`."""
+    """Returns the line that names the last exception, from a traceback or Genesis' `[ERROR] X: …`; None without one."""
     for index in range(len(lines) - 1, -1, -1):
         text = lines[index].text
         logged = line_patterns.message(text)
@@ -143,10 +143,10 @@ def uncaught(lines: Sequence[Line]) -> bytes | None:
 
 
 def causes(lines: Sequence[Line]) -> Iterator[bytes]:
-    """Yields the lines that name the causes of a chain's last exception."""
+    """Yields the lines that name the causes in a chain of exceptions."""
     for index, line in enumerate(lines):
         if line.text.startswith(_CHAIN):
-            yield next((each.text for each in reversed(lines[:index]) if _EXCEPTION.fullmatch(each.text)), b"")
+            yield next((line.text for line in reversed(lines[:index]) if _EXCEPTION.fullmatch(line.text)), b"")
 
 
 def exceptions(lines: Sequence[Line]) -> Iterator[bytes]:
@@ -176,7 +176,7 @@ def short_class(text: bytes) -> bytes:
 
 
 def _exception_index(lines: Sequence[Line], start: int) -> int | None:
-    """Returns the index of the line that names the exception of the traceback at `start`."""
+    """Returns the index of the line that names the exception of the traceback at `start`; None if it is missing."""
     end = next((index for index in range(start + 1, len(lines)) if not lines[index].indented), None)
     return end if end is not None and _AFTER_TRACEBACK.fullmatch(lines[end].text) else None
 

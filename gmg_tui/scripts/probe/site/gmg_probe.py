@@ -136,8 +136,8 @@ def open_file(name, flags):
     """Opens or creates a file in the probe's folder. Raises `OSError` if another user could change the folder."""
     directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        about = os.fstat(directory)
-        if about.st_uid != os.geteuid() or about.st_mode & 0o022:
+        status = os.fstat(directory)
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
             raise PermissionError(folder)
         flags |= os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         return os.open(name, flags, 0o600, dir_fd=directory)
