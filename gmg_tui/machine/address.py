@@ -42,7 +42,7 @@ def is_reachable(address: str) -> bool:
 def address_for(peers: Iterable[str]) -> str | None:
     """Returns the address of the interface to the first of `peers` that is another machine; None if unknown.
 
-    Without such a peer, uses the default route. Resolving names may be slow.
+    Without such a peer, uses the default route. May block to resolve names.
     """
     for peer in (*peers, _OUTSIDE_ADDRESS):
         with suppress(OSError, UnicodeError):  # unknown names, no route

@@ -99,7 +99,7 @@ class Memory:
         self.room: MemoryRoom | None = None
         self.oom_kills = 0
         self.is_limited = any(_room(folder) is not None for folder in self._folders)
-        """True if a cgroup has a limit, so that OOM kills there belong to this session."""
+        """True if a cgroup has a limit: OOM kills there concern this session."""
         events = (folder / name for folder in self._folders for name in ("memory.events", "memory.oom_control"))
         innermost = next((file for file in events if _oom_kills(file) is not None), None)
         self._events = innermost if innermost is not None and self.is_limited else proc / "vmstat"

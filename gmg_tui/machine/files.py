@@ -70,13 +70,13 @@ def _resolve(path: Path) -> Path:
     """
     ours = (os.geteuid(), 0)
     for _ in range(MAX_LINKS):
-        at, is_open = Path("/"), False
-        for at, status, _ in components(path.parent):
+        folder, is_open = Path("/"), False
+        for folder, status, _ in components(path.parent):
             is_link = stat.S_ISLNK(status.st_mode)
             if is_link and is_open and status.st_uid not in ours:
-                raise PermissionError(errno.EACCES, "a link of another user", str(at))
+                raise PermissionError(errno.EACCES, "a link of another user", str(folder))
             is_open = not is_link and bool(status.st_mode & stat.S_IWOTH)
-        path = at / path.name
+        path = folder / path.name
         try:
             status = path.lstat()
         except FileNotFoundError:

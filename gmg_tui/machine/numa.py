@@ -24,7 +24,7 @@ def node_of(pci_bus_id: str | None, sys: Path = _SYS) -> int | None:
 
 
 def remote_cpus(cpus: Iterable[int], node: int | None, sys: Path = _SYS) -> tuple[int, ...]:
-    """Returns the `cpus` that are not on `node`; none if unknown."""
+    """Returns the `cpus` that are not on `node`; empty if unknown."""
     if node is None:
         return ()
     with suppress(OSError, ValueError):

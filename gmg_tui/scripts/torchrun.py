@@ -55,7 +55,7 @@ class _ErrorFile(Struct):
 
 
 def read_error_file(path: Path) -> Recorded | None:
-    """Returns the exception that a rank has recorded; None without a readable one. May block on a disk."""
+    """Returns the exception that a rank has recorded; None without a valid one. May block on a disk."""
     try:
         with os.fdopen(open_regular(path), "rb") as file:
             content = json.loads(file.read(_MAX_BYTES))  # msgspec's decoder rejects lone surrogates

@@ -42,7 +42,7 @@ _THROTTLE = {
     0x200: "board limit",
     0x400: "reliability",
 }
-"""Bits of nvmlClocksEventReason* (nvml.h), without 0x1 (the GPU is idle) and 0x2 (application clocks are set)."""
+"""Bits of nvmlClocksEventReason* (nvml.h), except 0x1 (the GPU is idle) and 0x2 (application clocks are set)."""
 
 
 def read_fast(query: Query, sample: GpuSample) -> GpuSample:

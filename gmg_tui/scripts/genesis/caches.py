@@ -72,7 +72,7 @@ def kernel_cache(environ: Mapping[str, str], cwd: str = "") -> Path | None:
 def kernel_cache_use(environ: Mapping[str, str], genesis: str | None) -> tuple[int, int | None]:
     """Returns the kernel cache's size, and the size at which kernels are evicted (bytes; None if unknown).
 
-    Genesis sets a limit of 2 GiB since 1.4.5; older versions leave it to their compiler.
+    Genesis has set a limit of 2 GiB since 1.4.5; older versions leave it to their compiler.
     """
     folder = kernel_cache(environ)
     size = sum(status.st_size for status in files_in(folder)) if folder is not None else 0
@@ -129,7 +129,7 @@ def remove_stale_locks(environ: Mapping[str, str], cwd: str = "") -> tuple[Path,
 
 
 def _locks(root: Path) -> Iterator[Path]:
-    """Yields the locks in the cache and in its folders, such as `kernel_compilation_manager` and `ptx_cache_sm_90`."""
+    """Yields the locks in a cache and in its folders, such as `kernel_compilation_manager` and `ptx_cache_sm_90`."""
     return (path for pattern in ("*.lock", "*/*.lock") for path in root.glob(pattern) if path.name in _LOCK_NAMES)
 
 

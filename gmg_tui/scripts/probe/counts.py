@@ -28,16 +28,16 @@ _PAUSE_TOLERANCE_S = 3.0
 _MIN_RATE_S = 1.0
 """Minimum seconds of measurement before a rate can be the peak."""
 MAX_KEPT_S = 86_400.0
-"""Age at which the folder of a killed engine is removed, unless its session was resumed before."""
+"""Age in seconds at which a killed engine's folder is removed, unless its session is resumed earlier."""
 MAX_PROCESSES = 64
 MAX_FILES = 1000
 """Maximum entries of an attempt's folder to read, and to remove at its end."""
 MAX_READS = 4
 MAX_ENVIRONMENTS = 10**9
 MAX_RATE = 1e12
-"""Environment steps per second. The probe writes nothing above these limits."""
+"""Environment steps per second. Counts above these limits are invalid."""
 CLOCK_SLACK_NS = 1_000_000_000
-"""The probe writes no time further in the future."""
+"""The probe writes no time further in the future: later ones are invalid."""
 _TIME_WORDS = [name for name in probe.NAMES if name.endswith("_ns") and name.removeprefix("mark_") not in probe.TIMES]
 _PHASES = (
     *(Phase.IMPORTING, Phase.IMPORTING, Phase.INITIALISING, Phase.CREATING),

@@ -1,4 +1,4 @@
-"""The interface of line readers: of Genesis, of trainers, and of users' formats."""
+"""The interface of line readers, for Genesis, trainers and users' formats."""
 
 import math
 import re
@@ -13,7 +13,7 @@ _NUMBER = re.compile(
 )
 """Commas separate thousands; `5,7` is ambiguous."""
 _NOT_FINITE = re.compile(r"([+-]?(?:nan|inf(?:inity)?))(?:\.0*)?", re.IGNORECASE)
-"""As Python prints it; Lightning's bars write `nan.0`."""
+"""As Python prints these; Lightning's bars write `nan.0`."""
 _SCALES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
 
 

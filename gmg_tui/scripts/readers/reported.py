@@ -36,7 +36,7 @@ _INTEGERS = range(-(2**63), 2**64)
 
 
 def _objects(block: bytes, mark: bytes, max_bytes: int | None = None) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yields the JSON object after `mark` in each line with it, or an empty one and the error.
+    """Yields the JSON object after `mark` in each line with it (empty if invalid), and the error (empty if valid).
 
     A logger's prefix may precede the mark. A line that only quotes one, as in a traceback, is no error.
     """

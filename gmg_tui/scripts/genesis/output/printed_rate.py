@@ -46,7 +46,7 @@ class PrintedRate:
         """Times, and the scene's environment steps done by then."""
 
     def new_scene(self) -> None:
-        """Restarts the average, as Genesis does for another scene or another number of environments."""
+        """Restarts the average, as Genesis does for another scene or number of environments."""
         self._previous = self._at = self._previous_steps = None
         self._moments.clear()
 

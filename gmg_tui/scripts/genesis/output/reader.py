@@ -81,11 +81,11 @@ class Reader:
         phase_started: Start of the phase, monotonic seconds.
         first_running: Start of the first running phase, monotonic seconds; None before it.
         phase_times: Seconds of each phase that has ended.
-        had_progress: True if it reported a rate, an iteration, or a bar after Genesis started.
+        had_progress: True if the script reported a rate, an iteration, or a bar after Genesis started.
         pace: The times of its progress reports.
         metrics: The newest value of each named number.
-        n_envs: Environments, as printed; None if it printed none.
-        saved: The files that its lines report as saved.
+        n_envs: Environments, as printed; None if not printed.
+        saved: The files that the script printed as saved.
         is_complete: True once the script has ended by itself.
     """
 
@@ -135,7 +135,7 @@ class Reader:
         self._running_s = 0.0
         """Duration of earlier running phases, seconds."""
         self._is_failing = False
-        """True once it has printed an error or its usage: later lines do not begin the running phase."""
+        """True once the script has printed an error or its usage: later lines do not begin the running phase."""
         self._has_simulated = False
 
     def feed(self, block: bytes, now: float) -> None:
