@@ -76,7 +76,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
 
     def on_mount(self) -> None:
         """Starts listening to the engine."""
-        self._window = self.size
+        self._window_size = self.size
         self.run_worker(self._listen(), name="listen")
         self.set_interval(1.0, self._each_second)
         if self.view.snapshot.tuning is not None:
@@ -91,7 +91,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
 
     def on_resize(self, event: Resize) -> None:
         """Redraws everything, even at the same size: an intermediate size may have cropped or moved rows."""
-        self._window = event.size
+        self._window_size = event.size
         self.action_redraw()
 
     def _each_second(self) -> None:
@@ -101,7 +101,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
         if self._silent_s >= self.SILENT_S and not view.disconnected and not view.already_ended:
             view.silent_s = self._silent_s
             self.publish()
-        if self.terminal is not None and (size := Size(*shutil.get_terminal_size())) != self._window:
+        if self.terminal is not None and (size := Size(*shutil.get_terminal_size())) != self._window_size:
             self.post_message(Resize(size, size))
         if self.screen.outer_size != self.size:
             self.screen.post_message(Resize(self.size, self.size))
@@ -115,7 +115,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
                 case Update(snapshot=snapshot):
                     self._apply(snapshot)
                 case Bye(reason=reason):
-                    self._disconnected(reason)
+                    self._handle_disconnect(reason)
                     return
 
     def _apply(self, snapshot: Snapshot) -> None:
@@ -133,7 +133,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
             self._redraw_scheduled = True
             call_after(self, self.REDRAW_INTERVAL_S, self.publish)
 
-    def _disconnected(self, reason: str) -> None:
+    def _handle_disconnect(self, reason: str) -> None:
         """Keeps final results on the screen; without them, the session is lost."""
         view = self.view
         view.disconnected = True

@@ -145,7 +145,6 @@ class _Plot:
         return max(0, min(self.canvas.width - 1, round(self._x(value) * (self.canvas.width - 1))))
 
     def row(self, rate: float) -> int:
-        """Returns the row of a rate."""
         return self._rates.row(rate, self.canvas.height)
 
     def join(self, points: Sequence[tuple[int, float]]) -> None:

@@ -121,12 +121,12 @@ def quit_dialog(app: App[Any], view: View) -> ChoiceScreen:
     wait = f" for up to {units.span(spec.sigint_wait_s)}" if spec.sigint_wait_s else ""
     signals = f"SIGINT{wait}, then SIGTERM, then SIGKILL."
     if snapshot.tuning is not None:
-        noun, what = "trial", "tuning"
+        noun, target = "trial", "tuning"
         effect = f"Keeps the answer so far; `gmg-tui tune --resume {spec.name}` continues. {signals}"
     elif queue is not None:
-        noun, what, effect = "job", "jobs", f"`gmg-tui sweep --resume {spec.name}` runs the rest. {signals}"
+        noun, target, effect = "job", "jobs", f"`gmg-tui sweep --resume {spec.name}` runs the rest. {signals}"
     else:
-        noun, what, effect = "worker", "workers", f"{signals} On SIGINT Genesis saves its compiled kernels."
+        noun, target, effect = "worker", "workers", f"{signals} On SIGINT Genesis saves its compiled kernels."
     live = [worker for worker in snapshot.workers if not worker.state.ended]
     saved = [(file.saved, worker) for worker in live if (file := worker.newest.checkpoint) is not None]
     if saved:
@@ -141,7 +141,7 @@ def quit_dialog(app: App[Any], view: View) -> ChoiceScreen:
     kill = "SIGKILL now: unsaved kernels must be compiled again."
     choices = [
         choice("leave", "Leave them running", "detach", leave),
-        choice("stop", f"Stop the {what}", "stop", effect),
+        choice("stop", f"Stop the {target}", "stop", effect),
         *([choice("kill", "Kill them now", "kill", kill)] if view.stopping else []),
         Choice(None, "Cancel (esc)"),
     ]

@@ -91,13 +91,13 @@ class Row:
     the widget handles the action unless its name begins with `screen.` or `app.`.
     """
 
-    __slots__ = ("_fill", "_left", "_right", "_right_used", "_used", "width")
+    __slots__ = ("_fill", "_left_pieces", "_right_pieces", "_right_used", "_used", "width")
 
     def __init__(self, width: int, fill: str = " ", style: str = "text") -> None:
         self.width = max(0, width)
         self._fill = fill, style
-        self._left: list[tuple[str, str, OnClick | None]] = []
-        self._right: list[tuple[str, str, OnClick | None]] = []
+        self._left_pieces: list[tuple[str, str, OnClick | None]] = []
+        self._right_pieces: list[tuple[str, str, OnClick | None]] = []
         self._used = 0
         self._right_used = 0
 
@@ -115,7 +115,7 @@ class Row:
         """Appends `text`, cut to the free cells or to `limit`."""
         shown = cut(safe(text), self.room if limit is None else min(limit, self.room))
         if shown:
-            self._left.append((shown, style, click))
+            self._left_pieces.append((shown, style, click))
             self._used += width_of(shown)
         return self
 
@@ -124,7 +124,7 @@ class Row:
         shown = safe(text)
         width = width_of(shown)
         if shown and width <= self.room:
-            self._right.insert(0, (shown, style, None))
+            self._right_pieces.insert(0, (shown, style, None))
             self._right_used += width
         return self
 
@@ -134,20 +134,20 @@ class Row:
 
     def append(self, row: Self, *, click: OnClick | None = None) -> Self:
         """Appends another row, which must fit; `click` makes all of it clickable."""
-        self._left += [(text, style, click or own) for text, style, own in row._whole()]
+        self._left_pieces += [(text, style, click or own) for text, style, own in row._all_pieces()]
         self._used += row.width
         return self
 
-    def _whole(self) -> list[tuple[str, str, OnClick | None]]:
+    def _all_pieces(self) -> list[tuple[str, str, OnClick | None]]:
         fill, style = self._fill
-        return [*self._left, (fill * self.room, style, None), *self._right]
+        return [*self._left_pieces, (fill * self.room, style, None), *self._right_pieces]
 
     def __str__(self) -> str:
-        return "".join(text for text, *_ in self._whole())
+        return "".join(text for text, *_ in self._all_pieces())
 
     def strip(self, appearance: Appearance, cursor: Style | None = None) -> Strip:
         """Renders the row in the colours of a theme; under the cursor only in those of `cursor`, to stay legible."""
-        pieces = [(text, _clickable(appearance[style], click)) for text, style, click in self._whole() if text]
+        pieces = [(text, _clickable(appearance[style], click)) for text, style, click in self._all_pieces() if text]
         if cursor is not None:
             pieces = [(text, cursor + Style(bold=style.bold)) for text, style in pieces]
         return Strip([Segment(text, style) for text, style in pieces], self.width)

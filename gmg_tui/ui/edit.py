@@ -103,9 +103,9 @@ class EditScreen(Dialog[None]):
         self._engine, self._view = engine, view
         self._title = (groups_text([worker]) if worker is not None else "") or self._slot
         job = f", job {worker.job} ({worker.job_name})" if worker is not None and worker.job is not None else ""
-        self._start = start
+        self._start_settings = start
         self._seen = {shown.slot: Seen(shown.job) for shown in view.snapshot.workers}
-        self._waiting = True
+        self._is_waiting = True
         """True until the engine has answered."""
         self._current = Settings()
         self._args = _Arguments("Arguments")
@@ -132,12 +132,12 @@ class EditScreen(Dialog[None]):
             self._report(str(error), "$error")  # stays open, so that the next keys do not reach the page
             return
         self._current = Settings(details.args, details.extra_env)
-        start = self._start or self._current
+        start = self._start_settings or self._current
         self._args.load_text(join_args(start.args))
         self._args.move_cursor(self._args.document.end)
         self._env.load_text(join_env(mask(start.env)))
         self._env.move_cursor(self._env.document.end)
-        self._waiting = self._args.disabled = self._env.disabled = False
+        self._is_waiting = self._args.disabled = self._env.disabled = False
         self._args.focus()
         self._review()
 
@@ -145,22 +145,22 @@ class EditScreen(Dialog[None]):
 
     def _settings(self) -> Settings:
         """Returns the typed settings, with placeholders. Raises `GmgError` if they cannot be parsed."""
-        before = self._current.env | (self._start.env if self._start is not None else {})
+        before = self._current.env | (self._start_settings.env if self._start_settings is not None else {})
         return Settings(split_args(self._args.text), unmask(split_env(self._env.text), before))
 
-    def _unchanged(self, settings: Settings) -> bool:
+    def _is_unchanged(self, settings: Settings) -> bool:
         return settings == self._current and len(self._slots) == 1
 
     @on(TextArea.Changed)
     def _review(self) -> None:
-        if self._waiting:
+        if self._is_waiting:
             return
         try:
             settings = self._settings()
         except GmgError as error:
             self._report(str(error), "$error")
             return
-        if self._unchanged(settings):
+        if self._is_unchanged(settings):
             self._report("unchanged")
         else:
             count = len(self._slots)
@@ -174,13 +174,13 @@ class EditScreen(Dialog[None]):
 
     def action_apply(self) -> None:
         """Restarts the workers with these settings, if they are valid and changed."""
-        if self._waiting:
+        if self._is_waiting:
             return
         try:
             settings = self._settings()
         except GmgError:
             return  # the frame shows why
-        if self._unchanged(settings):
+        if self._is_unchanged(settings):
             self.notify("Nothing has been changed.", markup=False)
         else:
             self._apply(settings)
@@ -192,12 +192,12 @@ class EditScreen(Dialog[None]):
         text = question(Action.RESTART, self._view, workers)
         if text and not await self.app.push_screen_wait(confirmation(text)):
             return
-        self._waiting = True
+        self._is_waiting = True
         seen = {slot: self._seen[slot] for slot in self._slots if slot in self._seen}
         try:
             await self._engine.edit(self._slots, settings.args, settings.env, seen)
         except GmgError as error:
-            self._waiting = False
+            self._is_waiting = False
             self.notify(str(error), severity="error", markup=False)
         else:
             self.dismiss(None)

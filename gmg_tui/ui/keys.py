@@ -100,10 +100,10 @@ COMMANDS: Final = (
 """Palette entries of every screen, for actions without a key: title, explanation, action."""
 
 MAIN_COMMANDS: Final = (
-    ("Filter workers", "Show workers that match some words: slot, node, state, job, group, reason.", "filter_workers"),
+    ("Filter workers", "Show only workers that match words: slot, node, state, job, group, reason.", "filter_workers"),
     ("Fold node", "Fold the selected worker's node into one line, or unfold it.", "fold"),
     ("Python stacks", "Ask the worker, or each rank of its group, for its Python stack.", "stacks"),
-    ("Log of the attempt", "Show the log where the attempt that is selected in Attempts begins.", "attempt_log"),
+    ("Log of the attempt", "Show the log from the start of the attempt selected in Attempts.", "attempt_log"),
 )
 """Palette entries of the main screen, for actions without a key, except those for tabs and sorting."""
 

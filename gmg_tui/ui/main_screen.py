@@ -260,7 +260,7 @@ class MainScreen(TrueSizeScreen[None]):
 
     async def action_filter_workers(self) -> None:
         """Opens the filter line."""
-        hint = "words of the workers to show: of slot, node, state, job, group, GPU or reason"
+        hint = "words to match: slot, node, state, job, group, GPU or reason"
         await ask_line(self, LineBar(self._view.filter, hint, self.filter_workers))
 
     def filter_workers(self, text: str) -> None:

@@ -119,7 +119,7 @@ class Table(Rows, Generic[T], can_focus=True):
         self._widths: dict[str, int] = {}
         self._spans: list[ColumnSpan] = []
         self._sort_by = sort_by
-        self._descending = sort_by in self._all and not self._all[sort_by].left
+        self._descending = sort_by in self._columns and not self._columns[sort_by].left
         self._cursor = ""
         self.cursor_row = 0
         self.empty = ""
@@ -147,11 +147,11 @@ class Table(Rows, Generic[T], can_focus=True):
     @property
     def shown_columns(self) -> list[Column[T]]:
         """The columns that have had a value in any row."""
-        return [column for column in self._all.values() if column.name in self._widths]
+        return [column for column in self._columns.values() if column.name in self._widths]
 
     def set_columns(self, columns: Iterable[Column[T]]) -> None:
         """Sets the columns for the next rows, without those not meant for screens."""
-        self._all = {column.name: column for column in columns if Where.SCREEN in column.where}
+        self._columns = {column.name: column for column in columns if Where.SCREEN in column.where}
         self._drawn: dict[str, tuple[T, object, Strip]] = {}
         """Cache of visible rows by key: the row, how it was drawn, and the result."""
 
@@ -165,7 +165,7 @@ class Table(Rows, Generic[T], can_focus=True):
     def replace(self, rows: Iterable[T]) -> None:
         """Adds rows, or replaces those with the same keys."""
         changed = [row for row in rows if self._rows.get(self._key_of(row)) is not row]
-        sorting = self._all.get(self._sort_by)
+        sorting = self._columns.get(self._sort_by)
         sort = sorting is not None and any(
             (old := self._rows.get(self._key_of(row))) is None or sorting.value(old) != sorting.value(row)
             for row in changed
@@ -175,13 +175,13 @@ class Table(Rows, Generic[T], can_focus=True):
 
     def _update(self, changed: Sequence[T], *, sort: bool) -> None:
         """Shows columns that have their first value, sorts if asked, keeps the cursor on its row, and redraws."""
-        for name, column in self._all.items():
+        for name, column in self._columns.items():
             if name not in self._widths and any(column.value(row) is not None for row in changed):
                 self._widths[name] = width_of(column.heading) + 1  # for the sort arrow
         if sort:
             rows: Iterable[T] = self._rows.values()
-            if self._sort_by in self._all:
-                rows = ranked(self._all[self._sort_by], rows, descending=self._descending)
+            if self._sort_by in self._columns:
+                rows = ranked(self._columns[self._sort_by], rows, descending=self._descending)
             self._keys = list(map(self._key_of, rows))
         followed = self._follow(list(self._rows.values())) if self.following else None
         before, in_sight = self._cursor, 0 <= self.cursor_row - round(self.scroll_y) < self.size.height - 1
@@ -190,12 +190,12 @@ class Table(Rows, Generic[T], can_focus=True):
         if self._cursor not in self._rows:
             self._cursor = self._keys[min(self.cursor_row, len(self._keys) - 1)] if self._keys else ""
         self.cursor_row = self._keys.index(self._cursor) if self._keys else 0
-        self._fit()
+        self._update_virtual_size()
         if in_sight or before != self._cursor:  # else the user has scrolled it away
             self.reveal_cursor()
         self.update_rows()
 
-    def _fit(self) -> None:
+    def _update_virtual_size(self) -> None:
         self.virtual_size = Size(self._full_width, len(self._keys) + 1)
 
     @property
@@ -273,7 +273,7 @@ class Table(Rows, Generic[T], can_focus=True):
 
     def action_sort_by(self, name: str) -> None:
         """Sorts by the column called `name`, or reverses the order if already sorted by it."""
-        self._descending = not self._descending if name == self._sort_by else not self._all[name].left
+        self._descending = not self._descending if name == self._sort_by else not self._columns[name].left
         self._sort_by = name
         self._update((), sort=True)
 
@@ -303,7 +303,7 @@ class Table(Rows, Generic[T], can_focus=True):
         new = {key: row for key in keys if (row := self._rows[key]) is not self._drawn.get(key, (None,))[0]}
         cells = self.measure(new)
         if before != self._widths:
-            self.call_next(self._fit)
+            self.call_next(self._update_virtual_size)
         if not keys:
             return [Row(width).add(self.empty, "dim").strip(self.appearance)]
         edge = left + width

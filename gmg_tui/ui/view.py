@@ -82,7 +82,7 @@ class View:
         self.order = SLOT_ORDER
         self._sorted_at = float("-inf")
         self._slots = {slot.name: slot for slot in self.session.slots}
-        self._numbers = {name: number for number, name in enumerate(self._slots)}
+        self._slot_numbers = {name: number for number, name in enumerate(self._slots)}
         self.histories = {name: History() for name in self._slots}
         for series in welcome.recent:
             if series.slot in self.histories:
@@ -144,7 +144,7 @@ class View:
         slot = self._slots[name]
         return SlotView(
             slot,
-            self._workers.get(name) or Worker(name, self._numbers[name], WorkerState.WAITING),
+            self._workers.get(name) or Worker(name, self._slot_numbers[name], WorkerState.WAITING),
             self._samples.get(slot.gpu.uuid) if slot.gpu is not None else None,
             self.histories[name],
             self.snapshot.time,
@@ -191,8 +191,8 @@ class View:
             slots = tuple(name for name in slots if name in matching or name in kept)
         self.slots = slots
         if self.selected not in slots and not self.maximized:  # the enlarged pane keeps showing it
-            number = self._numbers.get(self.selected, 0)
-            self.selected = min(slots, key=lambda name: abs(self._numbers[name] - number), default="")
+            number = self._slot_numbers.get(self.selected, 0)
+            self.selected = min(slots, key=lambda name: abs(self._slot_numbers[name] - number), default="")
 
     def slots_in_trouble(self) -> list[str]:
         """Returns the slots in trouble, shown or not, in the session's order."""

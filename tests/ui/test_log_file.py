@@ -178,7 +178,7 @@ async def test_home_and_paging_reach_every_line_of_the_file_and_the_end_follows_
         while not app.main.log_view.source.following:
             seen |= _numbers(app)
             await press(pilot, "pagedown")
-            await play.until(pilot, lambda: app.main.log_view._loading is None)
+            await play.until(pilot, lambda: app.main.log_view._current_read is None)
         assert seen | _numbers(app) == set(range(1500))
         _write(app, tmp_path, "newest")
         await play.sees(pilot, "newest")
@@ -198,7 +198,7 @@ async def test_paging_up_passes_through_the_whole_file_without_a_gap(tmp_path: P
             if 0 in seen:
                 break
             await press(pilot, "pageup")
-            await play.until(pilot, lambda: app.main.log_view._loading is None)
+            await play.until(pilot, lambda: app.main.log_view._current_read is None)
         assert seen == set(range(1200))
 
 

@@ -137,7 +137,7 @@ def test_a_dip_of_3_per_cent_is_seen_on_the_common_scale() -> None:
     for height in (1, 2, 5):
         assert len({row.replace(" ", "") for row in _drawn(line, height)} | {""}) > 1
         assert _drawn(line, height) != _drawn(_line(sessions.running(0), *[24e6] * 100), height)
-    styles = {style for row in line_rows(line, 2) for text, style, _ in row._whole() if text.strip()}
+    styles = {style for row in line_rows(line, 2) for text, style, _ in row._all_pieces() if text.strip()}
     assert styles == {"fps-graph", "warn"}
 
 

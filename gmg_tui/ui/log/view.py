@@ -51,13 +51,13 @@ class LogView(Rows):
         self.search = Search(Query(), None)
         self._top_position, self._top_part = 0, 0
         """The position of the first visible row, and the index of its first visible piece."""
-        self._wanted: int | None = None
+        self._wanted_position: int | None = None
         """The position to scroll to once the view has a size again."""
-        self._loading: Callable[[], Awaitable[object]] | None = None
+        self._current_read: Callable[[], Awaitable[object]] | None = None
         self._is_behind = False
         """True if the log grew during a read."""
         self._error = ""
-        self._printed, self._printed_at_pause = 0, 0
+        self._printed_lines, self._printed_at_pause = 0, 0
         """Lines printed so far, and lines printed when the log was paused."""
         self._continued: list[bool] = []
         """For each screen row, True if it continues the line above."""
@@ -66,16 +66,16 @@ class LogView(Rows):
         """Shows another log."""
         self.workers.cancel_group(self, "search")
         self.source = source
-        self._top_position, self._top_part, self._wanted = 0, 0, None
+        self._top_position, self._top_part, self._wanted_position = 0, 0, None
         self.search, self.match, self._error = Search(self.search.query, None), None, ""
         self._load(source.refresh, replaces=True)
         self.update_rows()
 
     def show_newest(self, printed: int) -> None:
         """Shows newly written lines; `printed` is the number of lines printed so far."""
-        self._printed = printed
+        self._printed_lines = printed
         if self.display and is_seen(self):
-            self._is_behind = self._loading is not None
+            self._is_behind = self._current_read is not None
             self._load(self.source.refresh)
         else:
             self.update_rows()
@@ -89,8 +89,8 @@ class LogView(Rows):
 
     def make_rows(self, width: int, height: int) -> list[Row]:
         """Returns the visible lines."""
-        if self._wanted is not None and self.source.rows:
-            self._scroll_to_row(self._wanted)
+        if self._wanted_position is not None and self.source.rows:
+            self._scroll_to_row(self._wanted_position)
             self.post_message(self.Changed())
         rows, match = self.source.rows, self._match_index
         if not rows:
@@ -117,14 +117,14 @@ class LogView(Rows):
         trouble = [(self._error, "warn")] if self._error and self.source.rows else []
         if self.search.query.text:
             return [*trouble, (self._search_text(), "strong"), state, title]
-        count = (units.count(self._printed, "line") if self.source.rows else "", "dim")
+        count = (units.count(self._printed_lines, "line") if self.source.rows else "", "dim")
         return [*trouble, *((count, title, state) if self.source.following else (state, count, title))]
 
     def _paused_text(self) -> str:
         if not self.source.rows:
             return "paused"
         end = self.source.rows[min(self._bottom, len(self.source.rows)) - 1].end
-        new = self._printed - self._printed_at_pause
+        new = self._printed_lines - self._printed_at_pause
         arrived = f", {units.count(new, 'new line')} ↓" if new > 0 else ""
         return f"paused at {100 * end // max(self.source.size, end, 1)} %{arrived}"
 
@@ -196,13 +196,13 @@ class LogView(Rows):
     def follow(self) -> None:
         """Follows the newest lines."""
         self.source.following = True
-        self.match = self._wanted = None
+        self.match = self._wanted_position = None
         self._load(self.source.refresh, replaces=True)
 
     def pause(self) -> None:
         """Stops following: the visible rows stay."""
         if self.source.following:
-            self.source.following, self._printed_at_pause = False, self._printed
+            self.source.following, self._printed_at_pause = False, self._printed_lines
         self.update_rows()
 
     def scroll_lines(self, count: int) -> None:
@@ -238,17 +238,17 @@ class LogView(Rows):
 
     def _load(self, read: Callable[[], Awaitable[object]], *, replaces: bool = False) -> None:
         """Reads rows from the file in the background; skipped during another read unless it `replaces` that one."""
-        if self._loading is None or replaces:
-            self._loading = read
+        if self._current_read is None or replaces:
+            self._current_read = read
             self._run_read(read)
 
     @work(group="log", exclusive=True)
     async def _run_read(self, read: Callable[[], Awaitable[object]]) -> None:
         await self._read(read)
-        if self._loading is read:
-            self._loading = None
+        if self._current_read is read:
+            self._current_read = None
         if self._is_behind:
-            self.show_newest(self._printed)
+            self.show_newest(self._printed_lines)
         else:
             self.update_rows()
 
@@ -273,8 +273,8 @@ class LogView(Rows):
 
     def _scroll_to_row(self, position: int) -> None:
         """Scrolls to the first match in the row at `position`, or to the row without one, unless visible."""
-        self._wanted = None if self.size else position  # wrapping needs a size
-        if self._wanted is not None:
+        self._wanted_position = None if self.size else position  # wrapping needs a size
+        if self._wanted_position is not None:
             return
         row = self.source.rows[index := index_of(self.source.rows, position)]
         place = Place(index, part_of(row, self.size.width, self.search.query.marks(row)))

@@ -43,17 +43,17 @@ class HelpScreen(Dialog[None]):
     def __init__(self, app: SessionApp) -> None:
         super().__init__()
         page = app.screen.active_bindings.items() if len(app.screen_stack) > 1 else ()
-        self._page = list(_facts(app, ((key, active.binding) for key, active in page)))
+        self._page_facts = list(_facts(app, ((key, active.binding) for key, active in page)))
         named = ((binding, keys.action_of(binding)) for binding in keys.MAIN)
         main = [item for item, name in named if name not in keys.CHANGING_ACTIONS or not app.unavailable_reason(name)]
-        self._main = list(_facts(app, ((key, binding) for binding in main for key in keys.keys_of(binding))))
+        self._main_facts = list(_facts(app, ((key, binding) for binding in main for key in keys.keys_of(binding))))
 
     def contents(self) -> ComposeResult:
         """Yields the current keys, then the manual's page about the screen, without its list of keys."""
         with Scroll():
-            if self._page:
-                yield Facts([Fact("Keys of this page"), *self._page])
-            yield Facts([Fact("Keys"), *self._main])
+            if self._page_facts:
+                yield Facts([Fact("Keys of this page"), *self._page_facts])
+            yield Facts([Fact("Keys"), *self._main_facts])
             yield Markdown(_GUIDE.read_text("utf-8").partition("\n## Keys")[0], open_links=False)
 
 

@@ -157,11 +157,11 @@ class QueuePage(JobsPage[JobRecord]):
         self._records: dict[int, JobRecord] = {}
         self._version = -1
         """Version of the queue at the last query; -1 before."""
-        self._names: set[str] = set()
+        self._result_names: set[str] = set()
         """Names of the results that have columns, and an empty name; an empty set if the columns must be set."""
-        self._live: set[int] = set()
+        self._live_numbers: set[int] = set()
         """Numbers of the jobs shown with their worker's figures."""
-        self._best = ""
+        self._best_text = ""
 
     # The jobs
 
@@ -179,16 +179,16 @@ class QueuePage(JobsPage[JobRecord]):
         parts = [await self.app.engine.queue(first, JOBS_PER_QUERY) for first in range(0, queue.jobs, JOBS_PER_QUERY)]
         self._version = queue.version
         self._records = {job.number: job for part in parts for job in part}  # a job that has moved may be in two parts
-        self._names.clear()
+        self._result_names.clear()
         self.update_snapshot()
 
     def _arrange(self, jobs: Sequence[JobRecord]) -> None:
         """Sets the columns for these jobs, and finds the best job by the sweep's metric."""
-        sweep, column, self._best = self.app.view.session.spec.sweep, None, ""
+        sweep, column, self._best_text = self.app.view.session.spec.sweep, None, ""
         with suppress(GmgError):  # no job has reported it yet
             order, column, _ = ordered(jobs, sweep.best if sweep is not None else None)
             if column is not None and (best := best_of(order, column)) is not None:
-                self._best = f"best: #{best.number} {best.name}, {column.heading} {column.text(best)}"
+                self._best_text = f"best: #{best.number} {best.name}, {column.heading} {column.text(best)}"
         self.table.set_columns(_columns(jobs, column))
 
     def update_snapshot(self) -> None:
@@ -204,15 +204,15 @@ class QueuePage(JobsPage[JobRecord]):
         }
         self.table.empty = "" if self.failure else "Waiting for the engine"
         names = {"", *job_columns.results_of(live.values())}
-        if names <= self._names:
-            self.table.replace([*(records[number] for number in self._live - live.keys()), *live.values()])
+        if names <= self._result_names:
+            self.table.replace([*(records[number] for number in self._live_numbers - live.keys()), *live.values()])
             self.listing.on_table_moved()
         else:
             rows = list((records | live).values())
-            self._names |= {*names, *job_columns.results_of(rows)}
+            self._result_names |= {*names, *job_columns.results_of(rows)}
             self._arrange(rows)
             self.listing.show(rows, self.table.empty)
-        self._live = set(live)
+        self._live_numbers = set(live)
         self.show_title()
 
     def title_pieces(self) -> list[Piece]:
@@ -220,7 +220,7 @@ class QueuePage(JobsPage[JobRecord]):
         queue = self.app.view.queue or Queue(0, 0, 0, 0, 0, 0)
         parts = [(f"{self.app.view.session.spec.name}  ", "title")]
         parts += queue_progress(queue, self.app.view.snapshot.elapsed_s, self.app.size.width)
-        parts += [(f"  {self._best}", "ok")] if self._best else []
+        parts += [(f"  {self._best_text}", "ok")] if self._best_text else []
         return [*parts, *([(f"  gmg-tui report {self.app.view.session.spec.name}", "dim")] if queue.ended else [])]
 
     def facts(self, row: JobRecord) -> Iterator[Fact]:

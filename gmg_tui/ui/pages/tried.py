@@ -97,8 +97,7 @@ class TriedPage(TablePage[TriedRow]):
         rows = await self.app.engine.tried()
         best, mark = self._best(rows), "fastest" if self.app.view.snapshot.tuning is None else "recommended"
         self.table.set_columns(columns(rows))
-        shown = [TriedRow(tried, mark if tried is best else "") for tried in rows]
-        self.listing.show(shown, "Nothing has been tried yet.")
+        self.listing.show([TriedRow(row, mark if row is best else "") for row in rows], "Nothing has been tried yet.")
 
     def _best(self, rows: Sequence[Tried]) -> Tried | None:
         """Returns the fastest; in a tuning, the recommended ones, which are measured more carefully; None without any."""

@@ -67,7 +67,7 @@ class Pane(Vertical):
         super().__init__()
         self._view, self._engine = view, engine
         self.log_view = LogView()
-        self._title, self._bar = Lines(partial(title_rows, view)), Lines(self._tab_rows, id="tabs")
+        self._title, self._tab_row = Lines(partial(title_rows, view)), Lines(self._tab_rows, id="tabs")
         self._tabs: dict[Tab, PaneTab] = {Tab.LOG: PaneTab(self.log_view, self._show_log)}
         self._slot = view.selected
         self._failure = ""
@@ -76,14 +76,14 @@ class Pane(Vertical):
     def compose(self) -> ComposeResult:
         """Yields title, tabs and log."""
         self._title.display = False
-        yield from (self._title, self._bar, self.log_view)
+        yield from (self._title, self._tab_row, self.log_view)
 
     # Tabs
 
     async def show(self, tab: Tab) -> None:
         """Shows a tab."""
         if tab not in self._tabs:
-            self._tabs[tab] = self._make(tab)
+            self._tabs[tab] = self._make_tab(tab)
             await self.mount(self._tabs[tab].widget)
         self._view.tab = tab
         for name, made in self._tabs.items():
@@ -92,7 +92,7 @@ class Pane(Vertical):
         self.update()
         self._poll()
 
-    def _make(self, tab: Tab) -> PaneTab:
+    def _make_tab(self, tab: Tab) -> PaneTab:
         engine = self._engine
         match tab:
             case Tab.CHARTS:
@@ -126,7 +126,7 @@ class Pane(Vertical):
                 )
             case Tab.SETUP:
                 setup = Facts(block_width=70)
-                return PaneTab(setup, lambda answer: setup.show(self._setup(answer)), self._ask_setup)
+                return PaneTab(setup, lambda answer: setup.show(self._setup_facts(answer)), self._ask_setup)
             case Tab.WHY:
                 why = WhyTab(self._view, engine)
                 return PaneTab(why, why.show_verdict, engine.speed)
@@ -200,7 +200,7 @@ class Pane(Vertical):
             self._answers.clear()
             self._poll()
         self._tabs[view.tab].show(self._answers.get(view.tab))
-        self._bar.update_rows()
+        self._tab_row.update_rows()
 
     @property
     def _waiting_text(self) -> str:
@@ -209,7 +209,7 @@ class Pane(Vertical):
 
     def on_log_view_changed(self) -> None:
         """Updates the row of tabs with the log's status."""
-        self._bar.update_rows()
+        self._tab_row.update_rows()
 
     @work(exclusive=True, group="poll")
     async def _poll(self) -> None:
@@ -256,7 +256,7 @@ class Pane(Vertical):
     async def _ask_setup(self, slot: str) -> tuple[Details, JobRecord | None]:
         return await self._engine.details(slot), await job_on(self._engine, self._view, slot)
 
-    def _setup(self, answer: tuple[Details, JobRecord | None] | None) -> Iterable[Fact]:
+    def _setup_facts(self, answer: tuple[Details, JobRecord | None] | None) -> Iterable[Fact]:
         if answer is None:
             yield Fact("", self._waiting_text, "dim")
             return

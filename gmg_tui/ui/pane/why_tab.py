@@ -54,13 +54,13 @@ class WhyTab(Facts):
         if here and trouble is not None:
             yield Fact("stacks", trouble, "dim")
         elif speed.state.live and not self._view.readonly and not (here and spot):
-            yield Fact("stacks", f"{key} takes 20 within two seconds, to name the slowest function", "dim")
+            yield Fact("stacks", f"{key} samples 20 in two seconds to find the slowest function", "dim")
 
     @work(exclusive=True, group="stacks")
     async def take_stacks(self) -> None:
         """Samples the selected worker's stacks."""
         slot = self._view.selected
-        self._sampled = slot, "taken now", None
+        self._sampled = slot, "sampling now", None
         self.show_verdict(self._speed)
         try:
             spot = await self._engine.hot_spot(slot)

@@ -71,7 +71,7 @@ def _genesis(worker: Worker) -> str:
 
 
 def gpu_facts(gpu: Gpu, sample: GpuSample | None, worker: Worker, *, at_end: bool = False) -> Iterator[Fact]:
-    """Yields the newest sample (with `over`, the run's last one), constant facts, and the health."""
+    """Yields the newest sample (with `at_end`, the run's last one), constant facts, and the health."""
     late = sample is not None and sample.age_s is not None and not sample.silent
     now = "GPU at the end" if at_end else "GPU now"
     yield Fact(f"GPU {units.span(sample.age_s)} ago" if sample is not None and late else now)
