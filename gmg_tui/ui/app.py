@@ -58,7 +58,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
         return keys.DISPLAY_NAMES.get(binding.key) or format_key(binding.key)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Returns Textual's filters, then ours, which remove control characters and, with `--ascii`, other characters."""
+        """Returns Textual's filters, then ours, which make text safe and, with `--ascii`, replace characters."""
         return [*super().get_line_filters(), *self._filters_of_text]
 
     def get_default_screen(self) -> Screen[None]:

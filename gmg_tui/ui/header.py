@@ -22,7 +22,7 @@ _MIN_WIDTH_FOR_ALLOCATION: Final = 100
 _MAX_NAMED_NODES: Final = 2
 """Maximum lost or silent nodes to name; more are counted."""
 _MORE_STATES: Final = "  …"
-"""Shown instead of the states that do not fit."""
+"""Shown in place of states that do not fit."""
 _NAME_CELLS: Final = 32
 """Maximum cells reserved for the session's name before states and FPS per watt."""
 

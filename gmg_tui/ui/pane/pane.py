@@ -33,7 +33,6 @@ _MIN_STATUS_CELLS: Final = 22
 _URGENT_STYLES: Final = frozenset({"warn", "strong"})
 """Styles of status texts that take room from the tabs."""
 
-
 TabWidget: TypeAlias = LogView | Lines | Facts | DescribedTable[Any] | MetricsTab
 
 
@@ -236,6 +235,7 @@ class Pane(Vertical):
 
     @property
     def _charted(self) -> object:
+        """The values that the charts show besides the engine's answer; None without a slot."""
         entry = self._view.slot_view(self._slot) if self._slot else None
         return entry and (entry.slot, entry.worker.rate, entry.worker.current_fps, entry.sample)
 

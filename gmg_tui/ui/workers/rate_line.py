@@ -17,8 +17,6 @@ _MAX_OUTLIER_SHARE: Final = 0.1
 """Share of values, such as those after a start, that may exceed the range before it widens."""
 _SLOW: Final = -0.03
 """Deviation below which a rate is coloured as slow."""
-
-
 _RESTART: Final = STATE_SYMBOLS[WorkerState.RESTARTING]
 
 
@@ -32,8 +30,9 @@ class RateLine(NamedTuple):
     restart_cell: int | None
     """The cell where an attempt after the first started; None if not visible."""
     seconds: int
+    """The time the line spans."""
     half_range: float = 0.0
-    """Half the height of the line as a share of the median, the same for all lines shown."""
+    """Half the line's height as a share of the median, the same for all lines shown."""
 
     @property
     def cells(self) -> int:
