@@ -98,7 +98,7 @@ class Memory:
         self._read_at = -math.inf
         self.room: MemoryRoom | None = None
         self.oom_kills = 0
-        self.is_limited = any(_room(folder) is not None for folder in self._folders)
+        self.is_limited = any(_memory_limit(folder) is not None for folder in self._folders)
         """True if a cgroup has a limit: OOM kills there concern this session."""
         events = (folder / name for folder in self._folders for name in ("memory.events", "memory.oom_control"))
         innermost = next((file for file in events if _oom_kills(file) is not None), None)
@@ -109,7 +109,7 @@ class Memory:
         if now <= self._read_at:
             return
         self._read_at = now
-        rooms = [room for folder in self._folders if (room := _room(folder)) is not None]
+        rooms = [room for folder in self._folders if (room := _memory_limit(folder)) is not None]
         with suppress(OSError, KeyError, ValueError):
             total, available = (_field(self._proc / "meminfo", name) / 1024 for name in ("MemTotal", "MemAvailable"))
             rooms.append(MemoryRoom(total, total - available, "machine"))
@@ -123,7 +123,7 @@ def _oom_kills(file: Path) -> int | None:
     return None
 
 
-def _room(folder: Path) -> MemoryRoom | None:
+def _memory_limit(folder: Path) -> MemoryRoom | None:
     for limit, usage, cache in (
         ("memory.max", "memory.current", "inactive_file"),
         ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),

@@ -37,7 +37,7 @@ def default_python(environ: Mapping[str, str]) -> str:
 
     If the latter lacks Genesis and the first `python` on PATH has it, as in a container, returns that one.
     """
-    active = next((python for python in _active(environ) if os.access(python, os.X_OK)), None)
+    active = next((python for python in _active_pythons(environ) if os.access(python, os.X_OK)), None)
     if active is not None:
         return active
     found = (shutil.which(name, path=environ.get("PATH")) for name in ("python", "python3"))
@@ -52,7 +52,7 @@ def installed(python: str) -> dict[str, str]:
     return dict(path.stem.split("-", 1) for path in infos)
 
 
-def _active(environ: Mapping[str, str]) -> dict[str, str]:
+def _active_pythons(environ: Mapping[str, str]) -> dict[str, str]:
     """Returns the interpreters of the active environments, each with its variable."""
     return {str(Path(environ[name], "bin", "python")): name for name in _ENVIRONMENTS if environ.get(name)}
 
@@ -61,7 +61,7 @@ def origin(python: str, environ: Mapping[str, str], given: str | None = None) ->
     """Returns the interpreter and the reason for its choice; `given` is the option or setting that names it, if any."""
     if given is not None:
         return f"{python} ({given})"
-    if (variable := _active(environ).get(python)) is not None:
+    if (variable := _active_pythons(environ).get(python)) is not None:
         others = ""
         with suppress(OSError):  # the environment was removed
             owner = Path(environ[variable]).stat().st_uid

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui.scripts.genesis.output.failures import LINES, FailureKind, explain
+from gmg_tui.scripts.genesis.output.failures import MAX_LINES, FailureKind, explain
 from gmg_tui.scripts.genesis.output.reader import Reader
 from tests.scripts.genesis_text.samples import logged
 
@@ -222,7 +222,7 @@ def test_highlighting_marks_of_genesis_are_removed_from_reasons() -> None:
 
 def test_a_reason_far_before_the_end_is_not_used() -> None:
     reader = Reader(gpu_slot=True)
-    reader.feed(b"ValueError: caught long ago\n" + b"step\n" * LINES, 1.0)
+    reader.feed(b"ValueError: caught long ago\n" + b"step\n" * MAX_LINES, 1.0)
     assert reader.failure(3).reason == "exit code 3"
 
 

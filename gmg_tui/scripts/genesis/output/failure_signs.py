@@ -79,10 +79,10 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def table() -> Table:
     """Returns the contents of `failure_signs.toml`."""
 
-    def compiled(_: type, patterns: str | list[str]) -> re.Pattern[bytes]:
+    def compile_any(_: type, patterns: str | list[str]) -> re.Pattern[bytes]:
         return re.compile("|".join([patterns] if isinstance(patterns, str) else patterns).encode())
 
-    return msgspec.toml.decode(Path(__file__).with_suffix(".toml").read_bytes(), type=Table, dec_hook=compiled)
+    return msgspec.toml.decode(Path(__file__).with_suffix(".toml").read_bytes(), type=Table, dec_hook=compile_any)
 
 
 def sign_of(text: bytes) -> Sign | None:

@@ -13,7 +13,7 @@ from gmg_tui.scripts.genesis.output.failure_signs import FailureKind, Sign, find
 __all__ = ["SEE_LOG", "Failure", "FailureKind", "Tail", "explain", "explain_recorded", "uncaught"]
 
 _MAX_TEXT = 200
-LINES = 200
+MAX_LINES = 200
 """Last lines to search."""
 _MIN_TAIL_BYTES = 128 << 10
 _MAX_LINE_BYTES = 4096
@@ -47,7 +47,7 @@ class Tail:
 
     def lines(self) -> list[bytes]:
         """Returns the beginnings of the last non-blank lines, oldest first, without line ends."""
-        return [line[:_MAX_LINE_BYTES] for line in bytes(self._text).splitlines() if line.strip()][-LINES:]
+        return [line[:_MAX_LINE_BYTES] for line in bytes(self._text).splitlines() if line.strip()][-MAX_LINES:]
 
 
 _CHILD_EXCEPTION = re.compile(

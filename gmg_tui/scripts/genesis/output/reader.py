@@ -269,7 +269,7 @@ class Reader:
         if figures.steps is not None:
             self._rate.count(figures.steps, self._now)
         self.pace.record(self._now)
-        self._simulated()
+        self._start_running()
 
     def _apply_progress(self, position: int, reader: LineReader, figures: Figures) -> None:
         done, total = figures.done or 0.0, figures.total or self._total
@@ -286,7 +286,7 @@ class Reader:
         self.progress = Progress(min(done, total), total, figures.unit, eta_s, pace)
         self.pace.record(self._now)
         if not reader.vague:
-            self._simulated()
+            self._start_running()
         elif self.phase in (*_SILENT, Phase.RUNNING):  # in other phases a bar shows a download or meshes
             self.had_progress = True
             self._enter(Phase.RUNNING)
@@ -299,7 +299,7 @@ class Reader:
         foreign = raw[:1] in b" \t" or line_patterns.message(line) or line_patterns.LIBRARY.match(line)
         return bool(line) and not foreign and not self._is_failing
 
-    def _simulated(self) -> None:
+    def _start_running(self) -> None:
         self.had_progress = self._has_simulated = True
         self._enter(Phase.RUNNING)
 

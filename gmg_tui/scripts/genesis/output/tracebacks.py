@@ -63,7 +63,7 @@ def _unbox(lines: Sequence[Line]) -> Iterator[Line]:
             yield Line(lines[index].text, indented=True)
             index += 1
         wrapped = [line.text for line in lines[index : index + 1]]
-        while wrapped and index + 1 < len(lines) and _wraps(wrapped[-1], lines[index + 1].text, width):
+        while wrapped and index + 1 < len(lines) and _may_wrap(wrapped[-1], lines[index + 1].text, width):
             index += 1
             wrapped.append(lines[index].text)
         if wrapped:
@@ -71,7 +71,7 @@ def _unbox(lines: Sequence[Line]) -> Iterator[Line]:
         index += 1
 
 
-def _wraps(text: bytes, following: bytes, width: int) -> bool:
+def _may_wrap(text: bytes, following: bytes, width: int) -> bool:
     """True if Rich may have wrapped the line after `text`: the first word of `following` does not fit after it."""
     first = following.partition(b" ")[0]
     return len(f"{text.decode(errors='replace')} {first.decode(errors='replace')}") > width
