@@ -32,7 +32,7 @@ class Late(io.StringIO):
 FOLDER, LOOP = sys.argv[1:]
 N_ENVS = 8
 SILENT = LOOP == "silent"
-TOTAL_S, REDRAW_INTERVAL_S = 20.0, 1.0 if SILENT else 0.02
+TOTAL_S, PACE_S = 20.0, 1.0 if SILENT else 0.02
 
 if not SILENT:
     sys.stdout = Late(sys.stdout)
@@ -49,6 +49,6 @@ while time.monotonic() - begun < TOTAL_S:
     started = time.monotonic()
     scene.step()
     periods.append(f"{N_ENVS * (len(periods) + 1)} {time.monotonic()}")
-    time.sleep(max(0.0, started + REDRAW_INTERVAL_S - time.monotonic()))
+    time.sleep(max(0.0, started + PACE_S - time.monotonic()))
 
 Path(FOLDER, LOOP).write_text("\n".join(periods))

@@ -1,6 +1,6 @@
-"""The interface on an engine of known figures, on the terminal that this is started on: `python -m … KIND REDRAW_INTERVAL_S`.
+"""The interface on an engine of known figures, on the terminal that this is started on: `python -m … KIND PACE_S`.
 
-KIND is `plain`, `sweep` or `tune`. A snapshot and a line of the log come every `REDRAW_INTERVAL_S` seconds, `MOMENTS` of them; then nothing
+KIND is `plain`, `sweep` or `tune`. A snapshot and a line of the log come every `PACE_S` seconds, `MOMENTS` of them; then nothing
 changes any more, so that two of these programs show the same on the same keys.
 """
 
