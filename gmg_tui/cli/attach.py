@@ -65,7 +65,7 @@ def check_terminal(environ: Mapping[str, str]) -> None:
 
 
 def draws_utf8(environ: Mapping[str, str], encoding: str) -> bool:
-    """True unless the locale or the stream names another encoding than UTF-8."""
+    """True unless the locale or the stream names an encoding other than UTF-8."""
     locale = next((value for name in ("LC_ALL", "LC_CTYPE", "LANG") if (value := environ.get(name))), "")
     charset = locale.partition(".")[2].partition("@")[0]
     return all(name.lower().replace("-", "") == "utf8" for name in (charset, encoding) if name)

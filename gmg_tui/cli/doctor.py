@@ -174,7 +174,7 @@ def cpus() -> Finding:
 
 
 def _ask_nvml() -> NvmlView:
-    """Queries NVML: without persistence mode a driver takes seconds per GPU, and one that hangs never answers."""
+    """Queries NVML, with a timeout: without persistence mode a driver takes seconds per GPU, and it may hang."""
 
     def view() -> NvmlView:
         with closing(Nvml.open()) as nvml:

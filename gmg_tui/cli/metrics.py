@@ -25,7 +25,7 @@ LISTEN = "127.0.0.1:9400"
 MAX_PORT = 65535
 _OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 _ACCEPTS = re.compile(r"(?im)^accept:.*\bapplication/openmetrics-text\b")
-"""Only the name of a format is read: each version would be another scrape, and an invalid one an error."""
+"""Matches only the format's name: each version would need its own scrape, and an invalid one would be an error."""
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 _EVERY_S = 15.0
 """Interval between writes of the text file."""

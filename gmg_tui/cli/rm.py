@@ -46,8 +46,8 @@ _COLUMNS = (
 def rm(names: tuple[str, ...], *, older: float | None, keep: int | None, yes: bool) -> int:
     """Removes sessions by name, or those that ended more than `older` seconds ago, except the last `keep`.
 
-    Returns the exit status, 1 if a session cannot be removed. Raises `GmgError` for a wrong selection, or without
-    `yes`.
+    Returns the exit status, 1 if a session cannot be removed. Raises `GmgError` for a wrong selection, or if it
+    cannot ask.
     """
     selects = older is not None or keep is not None
     if bool(names) == selects:

@@ -1,4 +1,4 @@
-"""`why`: print what bounds the speed of the workers."""
+"""`why`: print what limits the speed of the workers."""
 
 import asyncio
 import textwrap
@@ -18,7 +18,7 @@ from gmg_tui.session.client import EngineClient, Source, answering
 from gmg_tui.session.ended_session import EndedSession
 
 _WIDTH = 116
-"""Greatest width of a line."""
+"""Maximum line width, in cells."""
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _ON_STACKS = frozenset({"script", "host"})
 """Verdicts that stacks can explain."""
@@ -27,7 +27,7 @@ _ON_STACKS = frozenset({"script", "host"})
 def why(words: tuple[str, ...], *, as_json: bool, stacks: bool) -> int:
     """Prints the verdict on the worker named by `words` (`NAME`, `NAME SLOT`, `SLOT`), or on all; returns 0.
 
-    `stacks` takes stacks of every worker, not only of those whose script is slow. Raises `GmgError`.
+    `stacks` samples stacks of every worker, not only of those whose script is slow. Raises `GmgError`.
     """
     if len(words) > 2:
         raise GmgError("give the session's name and the slot: gmg-tui why [NAME] [SLOT]")

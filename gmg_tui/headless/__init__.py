@@ -78,7 +78,7 @@ class _Headless:
         self._interrupts = 0
         self._interrupted = asyncio.Event()
         self.terminated = False
-        """True after SIGTERM."""
+        """True after SIGTERM or SIGXCPU."""
         self._complete = asyncio.Event()
         """Set once nothing more is expected from the engine."""
         self._reporting: asyncio.Task[None] | None = None

@@ -32,7 +32,7 @@ from gmg_tui.session.protocol import Lines
 _AMOUNT = re.compile(r"[\d:.]+")
 """Amounts; their changes are not reported."""
 _LOST = re.compile(r"^(\S+: lost since [\d:]+).*")
-"""The note on a lost node, without its countdown."""
+"""The start of the note on a lost node, before its countdown."""
 _MIN_STATUS_GAP_S = 5.0
 _WAITS = frozenset({WorkerState.WAITING, WorkerState.RESTARTING, WorkerState.STOPPING})
 
@@ -53,7 +53,7 @@ class Reporter:
         """Last reported alerts of each worker (with its job) and group: texts by kind, without amounts."""
         self._reported: set[tuple[str, str]] = set()
         self.jobs_reported = 0
-        """Number of ended jobs that were reported, without retried ones."""
+        """Number of reported jobs that are still ended; retried jobs no longer count."""
         self._status = ""
         self._status_time = float("-inf")
         self._step = ""

@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).with_name("worker.py")
 SWEEP = Path(__file__).with_name("sweep.toml")
 """The jobs of `sweep --simulate N`."""
 FOLDER = "simulation"
-"""The folder in the session's folder with a file for each worker on a card."""
+"""Subfolder of the session's folder, with a file for each worker on a simulated GPU."""
 VARIABLE = "SIMULATED_GPUS"
 """The environment variable with that folder."""
 SLOW_CARD = 2

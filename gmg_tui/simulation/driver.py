@@ -28,7 +28,7 @@ _UUID = "GPU-simulated-"
 
 
 class _Use(Struct):
-    """The report of a worker on its load."""
+    """A worker's report of its load."""
 
     index: int
     mib: float
