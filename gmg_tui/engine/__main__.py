@@ -1,9 +1,9 @@
 """`python -m gmg_tui.engine`: reads a `RunSpec` as one line of JSON from standard input and runs it.
 
 A second line may have words. `viewer` announces a screen: the workers wait a moment for its first frame. With
-`confirm` nothing is run until a third line confirms that the reply was read; if standard input ends instead, the launcher is
-gone and nothing is left of the session. `fresh` means that the session's folder was made for this engine; it is removed
-then. Lines such as `{"progress": "1 of 2 nodes has answered"}` may come first. Once the engine listens, or
+`confirm` nothing runs until a third line confirms that the reply was read; if standard input ends instead, the launcher
+is gone and the session ends. `fresh` means that the session's folder was made for this engine: it is then removed.
+Lines such as `{"progress": "1 of 2 nodes has answered"}` may come first. Once the engine listens, or
 cannot, it prints one line of JSON:
 `{"ok": true, "warnings": [...], "socket": "its path"}` or `{"ok": false, "error": "…", "exit_code": 2}`.
 """
@@ -33,9 +33,9 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis.environ import WORKER_VARIABLES
 
 _CHECK_INTERVAL_S = 2.0
-"""Interval of checks of GPUs that are in use."""
+"""Interval of checks while waiting for GPUs that are in use."""
 _GC_THRESHOLD = 20_000
-"""Objects before the collector looks for garbage; reference counting frees nearly all."""
+"""New objects before a garbage collection; reference counting frees nearly all."""
 
 
 def _answer(**fields: Any) -> None:
@@ -56,7 +56,7 @@ def _report(text: str) -> None:
 def _pause(text: str, lines: Sequence[str]) -> None:
     """Reports the progress of a wait, and waits. Raises `BrokenPipeError` once the launcher is gone."""
     os.write(1, msgspec.json.encode({"progress": text, "lines": lines}) + b"\n")
-    if select.select([0], [], [], _CHECK_INTERVAL_S)[0]:  # it sends nothing before the reply
+    if select.select([0], [], [], _CHECK_INTERVAL_S)[0]:  # the launcher sends nothing before the reply
         raise BrokenPipeError
 
 
@@ -70,12 +70,12 @@ async def _run(engine: Engine, words: list[bytes]) -> None:
 
 
 async def _confirmed(shutdown_requested: asyncio.Event) -> bool:
-    """Waits for the next line on standard input; False when there is none, or a signal has ended the session before."""
+    """Waits for the next line on standard input. Returns False if it ends, or a signal ends the session first."""
     loop, readable = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(0, readable.set)
     await any_of(readable, shutdown_requested)
     loop.remove_reader(0)
-    received = select.select([0], [], [], 0)[0]  # what was received before a signal counts
+    received = select.select([0], [], [], 0)[0]  # a line received before a signal counts
     return bool(received and os.read(0, 1))
 
 
@@ -92,7 +92,7 @@ def main() -> None:
     """Runs the session that standard input describes."""
     for name in WORKER_VARIABLES:
         os.environ.pop(name, None)
-    gc.freeze()  # what has been imported stays; without the collector the imports take 106 rather than 129 ms
+    gc.freeze()  # imported modules stay; imports take 106 ms without the collector, 129 ms with it
     gc.set_threshold(_GC_THRESHOLD)
     gc.enable()
     logs = LogWriter()
@@ -104,10 +104,10 @@ def main() -> None:
 
 def _main(logs: LogWriter) -> None:
     try:
-        described, words = sys.stdin.buffer.readline(), sys.stdin.buffer.readline().split()
-        if not described:
+        spec_json, words = sys.stdin.buffer.readline(), sys.stdin.buffer.readline().split()
+        if not spec_json:
             return  # the launcher is gone
-        spec = msgspec.json.decode(described, type=RunSpec)
+        spec = msgspec.json.decode(spec_json, type=RunSpec)
         lock(Path(spec.folder))
         form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
         logging.basicConfig(handlers=[LogHandler(logs)], level=logging.INFO, format=form)
@@ -134,7 +134,7 @@ def _main(logs: LogWriter) -> None:
     except GmgError as error:
         _answer(ok=False, error=str(error), exit_code=error.exit_code)
     except asyncio.CancelledError:
-        _answer(ok=False, error="it was ended by a signal", exit_code=130)
+        _answer(ok=False, error="the engine was ended by a signal", exit_code=130)
     except OSError as error:
         logging.getLogger(__name__).exception("the engine failed")
         _answer(ok=False, error=f"the engine cannot start: {error}", exit_code=1)

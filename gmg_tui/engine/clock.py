@@ -1,4 +1,4 @@
-"""Unix times of moments on the monotonic clock, which the engine uses, and waits with a limit."""
+"""Unix times of moments on the monotonic clock, which the engine uses, and waits with a time limit."""
 
 import asyncio
 import time
@@ -31,7 +31,7 @@ def now() -> float:
 
 async def any_of(*awaited: asyncio.Event | Coroutine[Any, Any, None], timeout_s: float | None = None) -> None:
     """Waits until one of the events is set or one of the coroutines has ended, or the time-out has passed."""
-    waits = [asyncio.ensure_future(each.wait() if isinstance(each, asyncio.Event) else each) for each in awaited]
+    waits = [asyncio.ensure_future(item.wait() if isinstance(item, asyncio.Event) else item) for item in awaited]
     try:
         for wait in (await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED))[0]:
             wait.result()

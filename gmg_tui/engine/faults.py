@@ -1,4 +1,4 @@
-"""Isolates the work from faults in its observers."""
+"""Keeps faults in the observer from affecting the workers."""
 
 import asyncio
 import logging
@@ -55,7 +55,7 @@ class Faults:
                 return
 
     def handle(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Handles an error outside any part, as the loop's exception handler: asyncio repeats some forever."""
+        """Handles an error outside any part, as the loop's exception handler; some repeat forever."""
         part, error = context["message"], context.get("exception")
         if not isinstance(error, Exception):
             loop.default_exception_handler(context)

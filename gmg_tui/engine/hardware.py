@@ -1,4 +1,4 @@
-"""The slots of a session, the NVML handle that listed them, and the newest samples of its GPUs."""
+"""The slots of a session, their driver, and the newest samples of their GPUs."""
 
 import os
 from collections.abc import Iterable, Iterator, Set
@@ -25,7 +25,7 @@ class Hardware:
     """The slots and GPUs of a session."""
 
     slots: tuple[Slot, ...]
-    """All slots that may get work."""
+    """The slots that may get work."""
     nvml: Driver | None
     """The driver of their GPUs; None for CPU slots."""
     warnings: tuple[str, ...] = ()
@@ -47,13 +47,13 @@ class Hardware:
         """
         if spec.cpu is not None:
             own_ranks = spec.sweep is None and torchrun.is_torchrun(spec.script, module=spec.module)
-            slots, idle = grouped(selection.cpu_slots(1 if own_ranks else spec.cpu), spec)
+            slots, idle = group_slots(selection.cpu_slots(1 if own_ranks else spec.cpu), spec)
             return cls(slots, None, idle=idle)
         nvml, gpus, visible = _driver(spec)
         chosen, leases, awaited = selection.slots(gpus, spec.gpus, visible), Leases(), None
         if selection.wants_free(spec.gpus):
-            chosen, awaited = _free(chosen, spec, nvml, leases, pause)
-        slots, idle = grouped(chosen, spec)
+            chosen, awaited = _free_slots(chosen, spec, nvml, leases, pause)
+        slots, idle = group_slots(chosen, spec)
         leases.release(*(slot.gpu.uuid for slot in chosen if slot.gpu is not None and slot not in slots))
         left_out = selection.warning(gpus, spec.gpus, visible)
         if spec.sweep is not None and spec.sweep.per_gpu > 1:
@@ -104,12 +104,12 @@ def _driver(spec: RunSpec) -> tuple[Driver, tuple[Gpu, ...], str | None]:
     return nvml, gpus, allocation.visible_gpus(os.environ, len({gpu.index for gpu in gpus}))
 
 
-def _free(
+def _free_slots(
     slots: tuple[Slot, ...], spec: RunSpec, nvml: Driver, leases: Leases, pause: Pause
 ) -> tuple[tuple[Slot, ...], FreeGpus | None]:
-    """Returns the slots whose GPUs are free, once there are enough.
+    """Returns the slots whose GPUs are free, once there are enough, and a source of the rest; None without one.
 
-    A sweep that may wait starts with one, and takes the others as they become free. Raises `GmgError`.
+    A sweep that may wait starts with one GPU, and acquires others as they become free. Raises `GmgError`.
     """
     number, wait_s = selection.number_of_free(spec.gpus or ""), spec.wait_s or 0.0
     if spec.simulate is not None:
@@ -129,7 +129,7 @@ def _free(
     return (slots, free) if grows and not free.complete else (taken, None)
 
 
-def grouped(slots: tuple[Slot, ...], spec: RunSpec) -> tuple[tuple[Slot, ...], tuple[str, ...]]:
+def group_slots(slots: tuple[Slot, ...], spec: RunSpec) -> tuple[tuple[Slot, ...], tuple[str, ...]]:
     """Returns the slots that a plain run's groups use, and the names of the others. Raises `GmgError` if no group fits."""
     size = spec.ddp.size if spec.ddp is not None and spec.sweep is None else None
     if size is None:
@@ -142,7 +142,7 @@ def grouped(slots: tuple[Slot, ...], spec: RunSpec) -> tuple[tuple[Slot, ...], t
 
 _LATE_INTERVALS = 2.0
 _SILENT_INTERVALS = 3.0
-"""Sampling intervals before a sample counts as late, and a GPU as silent."""
+"""Sampling intervals after which a sample counts as late, and a GPU as silent."""
 
 
 class GpuSamples:
@@ -162,7 +162,7 @@ class GpuSamples:
             self.newest[sample.uuid] = structs.replace(sample, age_s=None)
 
     def expire(self, now: float) -> bool:
-        """Drops samples that are too old, but keeps lost GPUs lost. Returns True if any was dropped."""
+        """Replaces old samples with an error, except those of lost GPUs. Returns True if any was replaced."""
         before = dict(self.newest)
         for uuid, read_at in self._read_at.items():
             sample = before.get(uuid)
@@ -171,7 +171,7 @@ class GpuSamples:
         return self.newest != before
 
     def current(self, now: float) -> Iterator[GpuSample]:
-        """Yields the samples; late ones with metrics, or that had them, carry their age."""
+        """Yields the samples; late ones carry their age, unless NVML reported an error."""
         for uuid, sample in self.newest.items():
             age_s = now - self._read_at[uuid]
             late = age_s >= self._late_s and sample.error in (None, NO_ANSWER)

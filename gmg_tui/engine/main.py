@@ -24,7 +24,7 @@ from gmg_tui.engine.attempts.process import adopt_orphans
 from gmg_tui.engine.clock import any_of
 from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.hardware import Hardware
-from gmg_tui.engine.notify import Notifications, how_it_ended
+from gmg_tui.engine.notify import Notifications, describe_result
 from gmg_tui.engine.observer import Observer
 from gmg_tui.engine.output.logs import LogWriter
 from gmg_tui.engine.output.pipes import Pipes
@@ -67,7 +67,7 @@ _MAX_VIEWER_WAIT_S = 1.0
 """Limit of the workers' wait for an announced viewer."""
 _NVML_CLOSE_TIMEOUT_S = 4.0
 _MAX_ROUNDS = 16
-"""Maximum unread rounds of samples."""
+"""Maximum unread sets of samples."""
 
 
 class Engine:
@@ -82,7 +82,7 @@ class Engine:
         self.shutdown_requested = asyncio.Event()
         """Set by a signal: do not wait for clients."""
         self._reason = "the session has ended"
-        """The reason sent to clients at the end."""
+        """The reason that the session has ended, for clients."""
         self._fleet: Fleet | None = None
 
     async def start(self, report: Callable[[str], None] = _log.info) -> str:
@@ -107,10 +107,10 @@ class Engine:
                 self._hardware = self._fleet.hardware
             self._measured = False
             self._sampled: deque[tuple[float, tuple[GpuSample, ...], str | None]] = deque(maxlen=_MAX_ROUNDS)
-            """Unread rounds of samples with their times, monotonic seconds."""
+            """Unread sets of samples with their times, monotonic seconds."""
             script_commit = await asyncio.wrap_future(commit)
             # No await until all parts exist, or samples would be lost.
-            self._sampling = self._sampler()  # first: the first frame needs the slow GPUs' metrics
+            self._sampling = self._sampler()  # early: slow GPUs' metrics are needed for the first frame
             self._pipes = Pipes(self._logs.is_full)
             self._egl = egl.EglProbe()
             self._notifications = Notifications(self._spec, lambda text: self._supervisor.note("notify", text))
@@ -123,7 +123,7 @@ class Engine:
         self._pipes.on_read = self._server.send_lines
         if self._fleet is not None:
             self._fleet.changed, self._fleet.printed = self._changed, self._server.send_lines
-            self._fleet.on_all_gone = self._on_end_of_nodes
+            self._fleet.on_all_gone = self._on_all_nodes_gone
         self._listen_to_signals()
         # The session must be listed before its start is reported: `gmg-tui --detach sim.py && gmg-tui attach`.
         files = self._observer.session_files
@@ -199,8 +199,8 @@ class Engine:
 
     async def run(self) -> None:
         """Runs the workers until they have ended and no client is left."""
-        living = asyncio.create_task(self._live())
-        done = asyncio.create_task(self._done())
+        living = asyncio.create_task(self._run_session())
+        done = asyncio.create_task(self._wait_until_done())
         try:
             await asyncio.wait([living, done], return_when=asyncio.FIRST_COMPLETED)
             if self._fleet is not None and not living.done():  # show clients the delay
@@ -233,12 +233,12 @@ class Engine:
             except Exception:
                 _log.exception("a part of the engine failed to end cleanly")
         self._pipes.close_all()
-        for number in _END_SIGNALS:  # else a late one kills the engine after the loop is closed
+        for number in _END_SIGNALS:  # a late one would kill the engine once the loop is closed
             self._loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)
 
     async def cancel(self, *, fresh: bool) -> None:
-        """Ends without running anything; removes a `fresh` session's folder, and records others as ended."""
+        """Ends without running anything; removes the folder of a `fresh` session, and records any other as ended."""
         _log.info("the launcher has gone before the start of the session")
         self._egl.cancel()
         await self._conclude()
@@ -258,25 +258,25 @@ class Engine:
     async def _close_server(self) -> None:
         self._server.close(self._reason)
 
-    async def _live(self) -> None:
+    async def _run_session(self) -> None:
         """Starts the watchdog, then the workers once an announced viewer has its first frame."""
-        async with _beside(self._supervisor.faults.forever("clients", self._server.run)):
+        async with _alongside(self._supervisor.faults.forever("clients", self._server.run)):
             if self._viewer_comes:
                 await any_of(self._server.watched, timeout_s=_MAX_VIEWER_WAIT_S)
             if self._hardware.gpus:
                 self._egl.begin()
             await self._watchdog.start(self._supervisor.session.id)
             self._store.start()
-            async with _beside(self._observer.run(self._read, self._server.send)), _beside(self._collect()):
+            async with _alongside(self._observer.run(self._read, self._server.send)), _alongside(self._add_gpus()):
                 await self._supervisor.run()
 
-    async def _collect(self) -> None:
+    async def _add_gpus(self) -> None:
         """Acquires GPUs that were in use at the start of a sweep as they become free."""
         jobs, gpus = self._supervisor.queue, self._hardware.awaited
         if jobs is not None and gpus is not None:
             await self._supervisor.faults.forever("free GPUs", lambda: jobs.collect(gpus, self._spec.wait_s or 0.0))
 
-    async def _done(self) -> None:
+    async def _wait_until_done(self) -> None:
         """Returns when the workers have ended, and the clients have seen it."""
         supervisor, server = self._supervisor, self._server
         while True:
@@ -304,7 +304,7 @@ class Engine:
         self._observer.session_files.changed()
 
     def _notify_of_end(self) -> None:
-        text = f"{self._spec.name} has ended: {how_it_ended(self._observer.snapshot())}"
+        text = f"{self._spec.name} has ended: {describe_result(self._observer.snapshot())}"
         self._notifications.add(OccurrenceKind.ENDED, text)
 
     def _listen_to_signals(self) -> None:
@@ -323,11 +323,11 @@ class Engine:
         kill = self.shutdown_requested.is_set() and number is not signal.SIGXCPU
         self._end(f"the session was ended by {number.name}", kill=kill)
 
-    def _on_end_of_nodes(self, why: str) -> None:
+    def _on_all_nodes_gone(self, reason: str) -> None:
         """Ends the session when no node is left or will return."""
-        _log.warning("%s: the session ends", why)
+        _log.warning("%s: the session ends", reason)
         if not self.shutdown_requested.is_set():
-            self._end(f"the session has ended: {why}", kill=False)
+            self._end(f"the session has ended: {reason}", kill=False)
 
     def _end(self, reason: str, *, kill: bool) -> None:
         self._reason = reason
@@ -341,7 +341,7 @@ class Engine:
 
         def deliver(samples: tuple[GpuSample, ...], error: str | None) -> None:
             self._sampled.append((time.monotonic(), samples, error))
-            if not self._measured:  # the observer reads later rounds: waking up is expensive
+            if not self._measured:  # later ones are read once a second: waking up is expensive
                 loop.call_soon_threadsafe(self._read_samples)
 
         sampler = Sampler(self._hardware.gpus, self._spec.interval_s, deliver, nvml)
@@ -361,7 +361,7 @@ class Engine:
 
 
 @contextlib.asynccontextmanager
-async def _beside(run: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+async def _alongside(run: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """Runs `run` concurrently with the body, then cancels it."""
     running = asyncio.create_task(run)
     try:

@@ -15,7 +15,7 @@ FINISH_TIMEOUT_S = 2 * TIMEOUT_S
 """Time limit of the commands at the end of a session."""
 MAX_EVENTS = 1000
 _MAX_OCCURRENCES = 16
-"""Occurrences in a snapshot: a client further behind misses some."""
+"""Maximum occurrences in a snapshot; a client that is further behind misses some."""
 _MAX_WAITING = 32
 """Occurrences that may wait for their commands; no commands are run for further ones."""
 
@@ -50,9 +50,9 @@ class Notifications:
         alert: str = "",
         quiet: bool = False,
     ) -> None:
-        """Records an occurrence; unless it is `quiet`, its commands are run after those waiting."""
+        """Records an occurrence; unless it is `quiet`, also queues its commands."""
         if kind is OccurrenceKind.JOB_FAILED and self._spec.tune is not None:
-            return  # a tuning's failed trials show the largest value that runs
+            return  # a tuning raises the value until trials fail
         number = self.events[-1].number + 1 if self.events else 1
         why = one_line(reason or "")
         occurrence = Occurrence(number, time.time(), kind, one_line(text), slot, job, job_name, why, alert, quiet)
@@ -66,7 +66,7 @@ class Notifications:
                 self._task = asyncio.create_task(self._run_all(), name="notify")
 
     def drop(self) -> None:
-        """Starts no more commands, and ends the running one."""
+        """Drops all waiting commands, and kills the running one."""
         self._waiting.clear()
         self._commands = []
         if self._task is not None:
@@ -82,8 +82,8 @@ class Notifications:
     async def _run_all(self) -> None:
         while self._waiting:
             occurrence = self._waiting.popleft()
-            wrong = [(command, await self._run(command, occurrence)) for command in self._commands]
-            self._note("; ".join(f"--notify {command}: {why}" for command, why in wrong if why) or None)
+            errors = [(command, await self._run(command, occurrence)) for command in self._commands]
+            self._note("; ".join(f"--notify {command}: {error}" for command, error in errors if error) or None)
 
     async def _run(self, command: str, occurrence: Occurrence) -> str | None:
         """Runs a command, and kills its leftover processes. Returns a short error, or None."""
@@ -117,8 +117,8 @@ class Notifications:
         return None if code == 0 else f"exit code {code}"
 
 
-def how_it_ended(snapshot: Snapshot) -> str:
-    """Returns the result of a session in a few words."""
+def describe_result(snapshot: Snapshot) -> str:
+    """Describes the result of a session in a few words."""
     if snapshot.tuning is not None:
         return snapshot.tuning.step
     states, jobs = Counter(worker.state for worker in snapshot.workers), ""

@@ -1,4 +1,4 @@
-"""Observes a session: its beat, snapshots, records and files. Faults here do not end the work."""
+"""Observes a session once a second, for snapshots, records and files. Faults here do not stop the workers."""
 
 import asyncio
 import math
@@ -86,7 +86,7 @@ class Observer:
             self._faults.guard("records", lambda: self.recorder.keep(self.snapshot()))
 
     async def _beat(self, read: Callable[[], None], send: Callable[[Snapshot | None], None]) -> None:
-        """Does each second's work at once: waking up costs more than most of it."""
+        """Does all work of a second at once: waking up costs more than most of it."""
         loop, guard = asyncio.get_running_loop(), self._faults.guard
         due = loop.time()
         while True:
@@ -122,22 +122,22 @@ class Observer:
                 self._work.note("processes", None)
                 self._reap(table)
                 now = time.monotonic()
-                here = [slot.attempt for slot in self._work.slots.values() if slot.attempt is not None]
-                for attempt in here:
+                attempts = [slot.attempt for slot in self._work.slots.values() if slot.attempt is not None]
+                for attempt in attempts:
                     self._faults.guard("the scan of processes", attempt.inspect, table, now)
-                self._find_misplaced(here)
+                self._find_misplaced(attempts)
                 await find_others(self._work.slots.values(), self._work.session.spec)
                 if now - self._files_read_at >= _FILES_INTERVAL_S:
                     self._files_read_at = now
-                    for each in here:
-                        saved = each.readings.reader.saved.paths
-                        each.readings.written = files_open_for_writing(each.pids) | absolute_paths(saved, each.pids)
+                    for attempt in attempts:
+                        saved, pids = attempt.readings.reader.saved.paths, attempt.pids
+                        attempt.readings.written = files_open_for_writing(pids) | absolute_paths(saved, pids)
             await asyncio.sleep(_SCAN_INTERVAL_S if self.watched else _UNWATCHED_SCAN_INTERVAL_S)
 
     async def _check_arguments(self) -> None:
         """Raises an alert if workers get the same arguments although the script could tell them apart."""
         spec = self._work.session.spec
-        if all(each is None for each in (spec.sweep, spec.ddp, spec.agent, spec.nodes)) and not spec.module:
+        if all(option is None for option in (spec.sweep, spec.ddp, spec.agent, spec.nodes)) and not spec.module:
             with suppress(OSError):
                 source = await in_daemon_thread(Path(spec.cwd, spec.script).read_text, "utf-8", "replace")
                 args = (*spec.args, *spec.env.values())
@@ -148,7 +148,7 @@ class Observer:
         """Reaps adopted orphans.
 
         Asyncio reaps the processes it started within milliseconds; a child that is a zombie in two scans in a row is
-        nobody else's.
+        an adopted one.
         """
         dead = frozenset(proc.pid for proc in table.children(os.getpid()) if proc.state == "Z")
         for pid in dead & self._zombies:
@@ -192,19 +192,19 @@ class Observer:
             )
             for slot, view in live
         }
-        teams = {view.slot: view.group.id for _, view in live if view.group is not None}
-        signs = collisions({slot: exclusive_paths(paths) for slot, paths in files.items()}, teams)
+        groups = {view.slot: view.group.id for _, view in live if view.group is not None}
+        signs = collisions({slot: exclusive_paths(paths) for slot, paths in files.items()}, groups)
         ends = self._allocation.newest.ends if self._allocation.newest is not None else None
         for slot, view in pairs:
             slot.collision = signs.get(view.slot)
             slot.below_median_pct = below_pct.get(view.slot)
             slot.limit = Limit(ends, "Slurm's limit") if ends is not None else None
             worker = slot.worker if view.attempt else None
-            over = self._faults.guard("alerts", slot.diagnose, view, now, worker)
+            cleared = self._faults.guard("alerts", slot.diagnose, view, now, worker)
             if worker is not None:
                 if view.newest.checkpoint is not None:
                     self._faults.guard("records", self.recorder.seen, worker, view.newest.checkpoint)
-                for alert in over or ():
+                for alert in cleared or ():
                     self.recorder.recovered(worker, alert)
         return tuple(
             view if alerts == view.alerts else structs.replace(view, alerts=alerts)
@@ -252,7 +252,7 @@ class Observer:
 
     def _current_samples(self, now: float) -> tuple[GpuSample, ...]:
         samples = tuple(self._samples.current(now))
-        if self._work.fleet is not None:  # PIDs are the agents' machines'
+        if self._work.fleet is not None:  # PIDs belong to the agents' machines
             return samples
         owners = self._owners()
         return tuple(

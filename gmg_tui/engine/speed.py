@@ -34,13 +34,13 @@ _MAX_TUNINGS = 20
 
 
 async def facts_of(slot: EngineSlot, group: Iterable[EngineSlot], owners: dict[int, str], spec: RunSpec) -> SpeedFacts:
-    """Returns the facts about the worker on a slot and its `group`; takes a second.
+    """Returns the facts about the worker on a slot, including those about its `group`; takes a second.
 
     `owners` are the slots of the session's processes, by PID. Raises `GmgError` if its node does not answer.
     """
     now = time.monotonic()
     view = slot.view()
-    known = _known(slot, view, now)
+    known = _known_facts(slot, view, now)
     match slot.worker.newest if slot.worker is not None else None:
         case LocalAttempt() as attempt if attempt.life is Life.ALIVE and view.pid:
             pid = attempt.readings.counts.stepping_pid or view.pid
@@ -76,7 +76,7 @@ async def hot_spot_of(slot: EngineSlot) -> HotSpot | None:
     raise GmgError(f"no process runs on {slot.slot.name}", 1)
 
 
-def _known(slot: EngineSlot, view: model.Worker, now: float) -> SpeedFacts:
+def _known_facts(slot: EngineSlot, view: model.Worker, now: float) -> SpeedFacts:
     """Returns the facts that the engine already has."""
     alerts = {alert.kind: alert.text for alert in view.alerts}
     facts = SpeedFacts(
@@ -124,7 +124,7 @@ def _name(process: GpuProcess) -> str:
 
 
 def _rank_behind(slot: EngineSlot, group: Iterable[EngineSlot], facts: SpeedFacts, now: float) -> str | None:
-    """Returns the rank that this one waits for, and the evidence."""
+    """Returns the rank that this one waits for, with the evidence; None if it waits for none."""
     busy_pct = _busy_pct(facts.shares)
     for other in group:
         view = other.view() if other is not slot else None
@@ -142,7 +142,7 @@ def _rank_behind(slot: EngineSlot, group: Iterable[EngineSlot], facts: SpeedFact
 
 
 def _busy_pct(shares: model.Shares | None) -> float | None:
-    """Returns the percentage of time outside learning: while learning, ranks wait for each other."""
+    """Returns the percent of time outside learning, in which ranks wait for each other; None if unknown."""
     return 100 - shares.learning if shares is not None else None
 
 
@@ -153,14 +153,14 @@ def program_of(spec: RunSpec) -> tuple[bool, str]:
 
 @cache  # reads the records of all sessions
 def tuned_envs(program: tuple[bool, str], gpu: str | None) -> int | None:
-    """Returns the environments recommended by a program's newest tuning on a GPU model; None without one."""
+    """Returns the environments recommended by a program's newest tuning on a GPU model; None if there is none."""
 
-    def fits(session: model.Session) -> bool:
+    def is_match(session: model.Session) -> bool:
         tune, models = session.spec.tune, {slot.gpu.name if slot.gpu is not None else None for slot in session.slots}
         is_same = program_of(session.spec) == program and models == {gpu}
         return tune is not None and tune.metric == FPS and "env" in tune.variable.lower() and is_same
 
-    for entry in [entry for entry in listing() if fits(entry.record.session)][:_MAX_TUNINGS]:
+    for entry in [entry for entry in listing() if is_match(entry.record.session)][:_MAX_TUNINGS]:
         with suppress(StoreError), open_store(entry.folder / STORE) as stored:
             snapshot = stored.last_snapshot
             tuning = snapshot.tuning if snapshot is not None else None

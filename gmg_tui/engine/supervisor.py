@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_REPEATED_SIGNAL_S = 2.0
-"""Pass on a signal repeated within this time only once: signals to all processes of a Slurm job reach the engine both
+_MIN_SIGNAL_GAP_S = 2.0
+"""A signal repeated sooner is not passed on: signals to all processes of a Slurm job reach the engine both
 directly and through the command that started it."""
 _END_GRACE_S = 20.0
-"""Grace period of a requested end, on top of the workers' own timeouts."""
-_REPEATED_END_S = 2.0
+"""Grace period after a request to end, on top of the workers' own."""
+_MIN_END_GAP_S = 2.0
 """Requests to end closer together count as one: it may arrive directly and through a client."""
 
 
@@ -52,12 +52,12 @@ _KINDS = {
 
 
 class Supervisor:
-    """Runs the work of a session. Watching it is left to the observer, which may fail.
+    """Runs the work of a session. The observer watches it, and may fail.
 
     Attributes:
         queue: The scheduler, if it has a queue.
         all_ended: Set while no work is left.
-        overdue: Set long after the end was requested: the kernel or a node does not end the rest.
+        overdue: Set long after the end was requested; the kernel or a node does not end what still runs.
         concluded: True once the engine is about to exit and can start nothing more.
         notes: Alerts about the session itself, by subject.
         on_kill: Called when all workers are killed, to end other waits too.
@@ -78,9 +78,9 @@ class Supervisor:
         self._worked_s = 0.0
         """Seconds of earlier work."""
         self._ending = False
-        self._asked_to_end: float | None = None
-        """Monotonic seconds."""
-        self._passed_on: dict[signal.Signals, float] = {}
+        self._end_requested_at: float | None = None
+        """Time of the first request to end, monotonic seconds."""
+        self._passed_on_at: dict[signal.Signals, float] = {}
         """Time at which each signal was last forwarded, monotonic seconds."""
 
     @property
@@ -144,11 +144,11 @@ class Supervisor:
     def act(self, action: Action, slots: tuple[str, ...], seen: Mapping[str, Seen]) -> None:
         """Acts on workers whose job is still the one `seen`.
 
-        Raises `GmgError` if the session is ending, or for the slots that were left alone.
+        Raises `GmgError` if the session is ending, or for slots that it could not act on.
         """
         command = self.scheduler.restart
         if action is Action.RESTART:
-            self._check_open()
+            self._check_not_ending()
         else:
             command = partial(self.scheduler.stop, kill=action is Action.KILL)
         self._command(command, slots, seen)
@@ -157,7 +157,7 @@ class Supervisor:
         self, slots: tuple[str, ...], args: tuple[str, ...], env: dict[str, str], seen: Mapping[str, Seen]
     ) -> None:
         """Restarts workers with other arguments. Raises `GmgError` like `act`, and for a job that has ended."""
-        self._check_open()
+        self._check_not_ending()
         if self.session.spec.tune is not None:
             raise GmgError("the trials of a tuning keep their arguments; start a plain run to change them", 1)
         is_single = self.session.spec.sweep is not None
@@ -188,9 +188,9 @@ class Supervisor:
     def end(self, *, kill: bool = False, reason: str | None = None) -> None:
         """Stops all workers, or kills them on a second request; `reason` is None if the user asked for it."""
         now = time.monotonic()
-        if reason is None and self._asked_to_end is not None:
-            kill |= now >= self._asked_to_end + _REPEATED_END_S
-        self._asked_to_end = self._asked_to_end or now
+        if reason is None and self._end_requested_at is not None:
+            kill |= now >= self._end_requested_at + _MIN_END_GAP_S
+        self._end_requested_at = self._end_requested_at or now
         self._ending = True
         if reason is not None:
             self.note("end", reason)
@@ -203,9 +203,9 @@ class Supervisor:
     def pass_on(self, number: signal.Signals) -> None:
         """Passes a signal on to the workers' first processes; some scripts save their state then."""
         now = time.monotonic()
-        if now < self._passed_on.get(number, 0.0) + _REPEATED_SIGNAL_S:
+        if now < self._passed_on_at.get(number, 0.0) + _MIN_SIGNAL_GAP_S:
             return
-        self._passed_on[number] = now
+        self._passed_on_at[number] = now
         receivers = [worker.slot.name for worker in self.workers if worker.pass_on(number)]
         result = f"passed on to {', '.join(receivers)}" if receivers else "no worker handles it"
         self.note(number.name, f"{number.name} received at {time.strftime('%H:%M:%S')}: {result}")
@@ -217,7 +217,7 @@ class Supervisor:
             raise GmgError("this session has no queue: it runs one script on every slot", 1)
         return self.queue
 
-    def _check_open(self) -> None:
+    def _check_not_ending(self) -> None:
         if self._ending:
             raise GmgError("the session is being stopped; start another one", 1)
 

@@ -90,7 +90,7 @@ async def test_a_restart_in_the_moment_of_the_last_end_does_not_end_the_session(
     engine = SimpleNamespace(_supervisor=events, _server=events, shutdown_requested=asyncio.Event())
     events.visited.set()
     events.busy.set()
-    done = asyncio.create_task(Engine._done(cast("Engine", engine)))
+    done = asyncio.create_task(Engine._wait_until_done(cast("Engine", engine)))
     await _loop_turns()
     events.all_ended.set()
     await asyncio.sleep(0)

@@ -20,7 +20,7 @@ class GpuMemory:
     """One attempt's share of its GPU's memory, according to NVML.
 
     If NVML has listed the attempt's processes on the GPU, their memory is released once it no longer lists them. In
-    a container NVML lists other PIDs or none: then processes listed before the attempt count as others'. Without a sample
+    a container NVML lists other PIDs or none: then processes listed before the attempt are others'. Without a sample
     from before the attempt the first one after its start counts, because a script takes seconds to reach the GPU.
 
     Attributes:
@@ -55,7 +55,7 @@ class GpuMemory:
         self._ended = time.monotonic()
 
     def measure(self, sample: GpuSample | None, pids: Set[int] | None = None, *, live: bool = False) -> None:
-        """Applies a sample (None on a CPU slot); `pids` are the attempt's at the last scan (None: unchanged), `live` if it runs."""
+        """Applies a sample (None on a CPU slot); `pids` are the attempt's (None: unchanged); `live` if it runs."""
         self._sample, self._pids = sample, self._pids if pids is None else pids
         used_mib = sample.memory_used_mib if sample is not None else None
         if sample is not None and used_mib is not None:
@@ -76,7 +76,7 @@ class GpuMemory:
     def peak_mib(self) -> float | None:
         """Peak memory of the attempt's own processes; None if unknown.
 
-        If NVML has not listed them, and the attempt has the GPU to itself: the GPU's peak, less the memory in use before.
+        If NVML has not listed them, and the attempt has the GPU to itself: the GPU's peak, less the use before.
         """
         if self._own_peak_mib is not None or self._was_shared or self._peak_mib is None:
             return self._own_peak_mib

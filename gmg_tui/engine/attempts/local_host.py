@@ -82,7 +82,7 @@ class Launch(NamedTuple):
     cores: frozenset[int] | None = None
     """The CPU cores it is pinned to; None for all."""
     memory_kept: str | None = None
-    """A remark if it starts before the GPU's memory has been released."""
+    """A warning if it starts before the GPU's memory has been released; None otherwise."""
 
 
 class LocalHost:
@@ -97,12 +97,12 @@ class LocalHost:
     ) -> None:
         self.session, self.spec = session, session.spec
         spec = session.spec
-        self.torchrun = torchrun.is_torchrun(spec.script, module=spec.module)
+        self.is_torchrun = torchrun.is_torchrun(spec.script, module=spec.module)
         """True if the script is torchrun, which starts ranks of its own."""
         self.pipes = pipes
         self.watchdog = WatchdogClient()
         self.result_names = set[str]()
-        """Metric names that any attempt has reported, shared to limit them."""
+        """Metric names reported by any attempt; shared, because their number is limited."""
         self.scans = Scans()
         self.formats: list[formats.Format] = []
         """The line formats of the user's settings and options."""
@@ -136,7 +136,7 @@ class LocalHost:
     def stop_steps(self) -> tuple[Step, ...]:
         """The signals of a graceful stop; a user's torchrun needs time to end its ranks."""
         spec = self.spec
-        sigint_wait_s = max(spec.sigint_wait_s, torchrun.GRACE_S if self.torchrun else 0.0)
+        sigint_wait_s = max(spec.sigint_wait_s, torchrun.GRACE_S if self.is_torchrun else 0.0)
         return (signal.SIGINT, sigint_wait_s), (signal.SIGTERM, spec.sigterm_wait_s), (signal.SIGKILL, 5.0)
 
     @property
@@ -145,7 +145,7 @@ class LocalHost:
         return (signal.SIGTERM, self.spec.sigterm_wait_s), (signal.SIGKILL, 5.0)
 
     async def make_counts(self, report: Report) -> Counts:
-        """Makes the folder for a probe's counts, if the session has the probe. Raises `GmgError`."""
+        """Returns the probe's counts, after making their folder if the session has the probe. Raises `GmgError`."""
         if not self.spec.probe:
             return Counts(None)
         return Counts(
@@ -226,7 +226,7 @@ class LocalHost:
             if self._robosuite:
                 note += "; MUJOCO_EGL_DEVICE_ID is unset: robosuite takes it for a number in CUDA_VISIBLE_DEVICES"
         else:
-            note = "a CPU slot: Genesis takes the first EGL device that works"
+            note = "a CPU slot: Genesis uses the first EGL device that works"
         values = {**values_for(slot, task.index, task.count, gpu_index), **task.values}
         args, env = tuple(fill(arg, values) for arg in task.args), task.env
         checkpoint, not_continued = await self._checkpoint(task, report)
@@ -272,9 +272,9 @@ class LocalHost:
         )
         if error_file is not None:
             await self.from_disk("the disk of the session", lambda: make_rank_folder(error_file), report, error_file)
-        written = task.args
+        templates = task.args
         remembered = await self.from_disk(
-            "the disk with the session's state", lambda: self.script_times.history(written), report, written
+            "the disk with the session's state", lambda: self.script_times.history(templates), report, templates
         )
         module, script = (("-m",) if self.spec.module else ()), self.spec.script
         if script.startswith("-") and not module:
@@ -296,7 +296,7 @@ class LocalHost:
         )
 
     def _cores(self, slot: Slot, task: Task, environ: Mapping[str, str]) -> frozenset[int] | None:
-        """Returns the cores to pin an attempt to, near its GPUs; None if not pinned, as when the user binds threads."""
+        """Returns the cores to pin an attempt to, near its GPUs; None if not pinned, such as when the user binds threads."""
         if any(name in environ for name in numa.BINDING_VARIABLES):
             return None
         own = (slot,) if task.rank is not None or not task.cards else task.cards

@@ -199,7 +199,7 @@ class Process:
         return self._ending is not None
 
     def end(self, steps: Sequence[Step]) -> None:
-        """Sends the signals of `steps` in order until no process is left; only `KILL_STEPS` replaces a running sequence.
+        """Sends the signals of `steps` in order until no process is left; only `KILL_STEPS` replaces others.
 
         While the first process lives, SIGINT goes only to the process group, like a terminal's ctrl+c; the others also
         reach processes that have left the group. Stopped processes are continued, to handle the signal. The
@@ -240,7 +240,7 @@ class Process:
             self._changed()
 
     async def _signal_others(self, number: signal.Signals, wait_s: float) -> list[Proc] | None:
-        """Signals the processes that the group's signal did not reach, and waits. Returns the live ones; None if unknown."""
+        """Signals processes that the group's signal did not reach, and waits. Returns the live ones; None if unknown."""
         loop, reached = asyncio.get_running_loop(), set[tuple[int, int]]()
         deadline = loop.time() + wait_s
         while True:

@@ -59,7 +59,7 @@ class Readings:
         self.reader = Reader(
             launch.slot.gpu is not None,
             self.started_clock,
-            rank=launch.rendezvous is not None or host.torchrun,
+            rank=launch.rendezvous is not None or host.is_torchrun,
             formats=host.formats,
             args=launch.args,
         )
@@ -265,9 +265,8 @@ class Readings:
         """Returns the attempt's record now, without its process and outcome."""
         reader, meter = self.reader, self.meter
         fps, power_w = self.fps, meter.counted_power_w
-        if (
-            fps is not None and fps.seconds and power_w is not None and not self.fps_of_group
-        ):  # the meter covers only this rank
+        # A group's rate takes the energy of all ranks, which is not measured here.
+        if fps is not None and fps.seconds and power_w is not None and not self.fps_of_group:
             fps = structs.replace(fps, energy_j=power_w * fps.seconds)
         return model.Attempt(
             number=self.launch.number,
@@ -299,7 +298,7 @@ class Readings:
         )
 
     def _judge_speed(self) -> Verdict | None:
-        """Returns the verdict on the attempt's speed, from the facts that are always gathered; None if they are too few."""
+        """Returns the verdict on the attempt's speed, from facts that are always gathered; None without one."""
         facts = SpeedFacts(
             self.launch.slot.name,
             WorkerState.RUNNING,
@@ -346,7 +345,7 @@ class Readings:
         )
 
     def facts(self, view: model.Worker, now: float, survivors: str | None) -> Facts:
-        """Returns the facts for its alerts at `now`, monotonic seconds; `survivors` describes processes that survive SIGKILL."""
+        """Returns the facts for its alerts at `now`, monotonic seconds; `survivors` describes unkillable processes."""
         timeout_s = self.launch.task.timeout_s
         return Facts(
             unix(now),

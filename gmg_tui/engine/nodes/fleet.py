@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import structs
 
 import gmg_tui
-from gmg_tui.engine.hardware import Hardware, grouped
+from gmg_tui.engine.hardware import Hardware, group_slots
 from gmg_tui.engine.launchers.launcher import Launcher, Local, Slurm, Ssh
 from gmg_tui.engine.launchers.ray import Ray
 from gmg_tui.engine.nodes.node import Node, kinds
@@ -146,7 +146,7 @@ class Fleet:
                 node.expected = kinds(added)
             uuids.update(slot.gpu.uuid for slot in added if slot.gpu is not None)
             slots += added
-        chosen, idle = grouped(tuple(slots), self.spec)
+        chosen, idle = group_slots(tuple(slots), self.spec)
         return Hardware(chosen, None, tuple(missing), idle)
 
     def begin(self, session: Session, slots: Mapping[str, EngineSlot]) -> None:

@@ -183,7 +183,7 @@ class Group:
         )
 
     async def conclude(self, rank: int, outcome: Outcome, report: Report) -> Failure | None:
-        """Waits until all ranks have ended. Returns the failure of this one, its own or its group's; None if there is none."""
+        """Waits until all ranks have ended. Returns this one's failure, its own or its group's; None without one."""
         attempt = self._attempt
         if outcome.failure is not None or outcome.by_user:
             self.fail(rank)
@@ -225,7 +225,7 @@ class Group:
     # Once a second
 
     def check(self, now: float) -> None:
-        """Checks if it is stuck at `now`, monotonic seconds; if so, replaces its attempt if the options ask for that."""
+        """Checks if it is stuck at `now`, monotonic seconds, and replaces a stuck attempt if the options ask for it."""
         if now - self._checked_at > max(_MIN_CHECK_GAP_S, self._session.spec.stuck_after_s / 2):
             self._watched_since = now
         self._checked_at, workers = now, self.workers
@@ -306,7 +306,7 @@ class Group:
 
 
 def _silent_s(ranks: Sequence[RankActivity], stuck_after_s: float, since: float, now: float) -> float | None:
-    """Returns the seconds without progress on any rank, counted from `since` at the earliest; None if below the limit."""
+    """Returns the seconds without progress on any rank, from `since` at the earliest; None if below the limit."""
     last = max((activity.progress_at for activity in ranks if activity.progress_at is not None), default=None)
     if last is not None and not any(_is_building(activity, last) for activity in ranks):
         silent_s = now - max(last, since)

@@ -110,6 +110,6 @@ def wants_restart(mode: RestartMode, kind: FailureKind | None, *, had_progress: 
 
 
 def backoff_s(restarts: int) -> float:
-    """Returns the seconds before the next attempt, after `restarts` in a row: 2, 4, 8 … up to a minute, with jitter."""
+    """Returns the seconds before the next attempt, after `restarts` in a row: 2, 4, 8 … up to 60, with jitter."""
     jitter = random.uniform(1 - _JITTER_SHARE, 1 + _JITTER_SHARE)  # noqa: S311
     return min(_MAX_BACKOFF_S, _MIN_BACKOFF_S * 2.0 ** min(restarts, 5)) * jitter
