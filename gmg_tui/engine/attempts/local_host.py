@@ -296,7 +296,7 @@ class LocalHost:
         )
 
     def _cores(self, slot: Slot, task: Task, environ: Mapping[str, str]) -> frozenset[int] | None:
-        """Returns the cores to pin an attempt to, near its GPUs; None if not pinned, such as when the user binds threads."""
+        """Returns the cores to pin an attempt to, near its GPUs; None if none, such as when the user binds threads."""
         if any(name in environ for name in numa.BINDING_VARIABLES):
             return None
         own = (slot,) if task.rank is not None or not task.cards else task.cards
