@@ -176,7 +176,7 @@ def demo(words: tuple[str, ...], **_: Any) -> int:
 @_name
 @click.option("--readonly", is_flag=True, help="Refuse every change.")
 def attach(name: str | None, readonly: bool, **_: Any) -> int:
-    """Open the screen on a session, by default the newest that runs.
+    """Open the screen on a session, by default the newest running one.
 
     With the NAME of an ended session, show its last state and its logs, read-only.
     """
@@ -228,7 +228,7 @@ def logs(words: tuple[str, ...], follow: bool, lines: int | None) -> int:
 @click.option("--stacks", is_flag=True, help="Always take Python stacks, to name the slowest function.")
 @_json
 def why(words: tuple[str, ...], *, stacks: bool, as_json: bool) -> int:
-    """Say what bounds the speed of a worker, or of all workers, with the figures and what to try.
+    """Show what limits the speed of a worker, or of all workers, with the figures and what to try.
 
     If the script is the cause, takes 20 of its Python stacks within two seconds.
     """
@@ -260,7 +260,7 @@ report.params.append(
         "csv",
         click.Choice(("jobs", "raw", "metrics")),
         "[raw|metrics]",
-        "Print the results (CSV). raw: no apostrophe before texts like formulas; metrics: over time.",
+        "Print the results (CSV). raw: no apostrophe before formula-like texts; metrics: over time.",
         bare="jobs",
     )
 )
@@ -274,7 +274,7 @@ def gpus(as_json: bool) -> int:
 
 
 @_group.command
-@click.option("--listen", metavar="HOST:PORT", help="Serve there. [default: 127.0.0.1:9400]")
+@click.option("--listen", metavar="HOST:PORT", help="Address to serve. [default: 127.0.0.1:9400]")
 @click.option("--textfile", metavar="FILE", help="Instead write FILE every 15 s, for node_exporter.")
 def metrics(**options: Any) -> int:
     """Export Prometheus metrics for running sessions."""

@@ -32,7 +32,7 @@ def attach(name: str | None, options: Options, *, readonly: bool) -> int:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server closes its pages on ctrl+c
         session = sessions.find(name, running=True).record.session
         connect = partial(EngineClient.connect, Path(session.spec.socket), session.id, readonly=True)
-        ui.run(connect, **_drawing(options) | {"ascii": options.ascii_only}, web=True)
+        ui.run(connect, **_screen_options(options) | {"ascii": options.ascii_only}, web=True)
         return 0
     sessions.clear_lost(note)
     entry = sessions.find(name, running=name is None)
@@ -46,7 +46,7 @@ def attach(name: str | None, options: Options, *, readonly: bool) -> int:
     if entry.state != "running":
         from gmg_tui.session.ended_session import EndedSession
 
-        ui.run(partial(EndedSession.open, entry.folder, session, loss=entry.remark), **_drawing(options))
+        ui.run(partial(EndedSession.open, entry.folder, session, loss=entry.remark), **_screen_options(options))
         return 0
     status = show(Path(session.spec.socket), options, session_id=session.id, readonly=readonly)
     return 0 if status is None else conclude(session.spec, status)
@@ -79,7 +79,7 @@ def show(socket: Path, options: Options, *, session_id: str = "", readonly: bool
     from gmg_tui import ui
     from gmg_tui.session.client import EngineClient
 
-    outcome = ui.run(partial(EngineClient.connect, socket, session_id, readonly=readonly), **_drawing(options))
+    outcome = ui.run(partial(EngineClient.connect, socket, session_id, readonly=readonly), **_screen_options(options))
     name = outcome.session.spec.name
     if outcome.how == "detached":
         back = f"{'--readonly ' if readonly else ''}{name}"
@@ -144,7 +144,7 @@ def _check_summary(spec: RunSpec) -> None:
     note(f"gmg-tui: --summary {spec.summary} was not written; see {folder / sessions.ENGINE_LOG}")
 
 
-def _drawing(options: Options) -> dict[str, Any]:
+def _screen_options(options: Options) -> dict[str, Any]:
     if options.show_env and is_terminal():
         secrets.show()
     utf8 = draws_utf8(os.environ, getattr(sys.__stderr__, "encoding", ""))

@@ -294,7 +294,7 @@ def cache(check: str, path: Path | None, variable: str, *, remark: str | None = 
     """
     if path is None:
         return Finding(check, FAIL, "this user has no home folder", f"set HOME, or {variable} to a writable folder")
-    is_absolute, path, existing = path.is_absolute(), path.absolute(), _existing(path)
+    is_absolute, path, existing = path.is_absolute(), path.absolute(), _nearest_existing(path)
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         return Finding(check, FAIL, f"{path} cannot be written", f"set {variable} to a writable folder")
     value = f"{path}{remark if remark is not None else '' if path.is_dir() else ', cold'}"
@@ -331,15 +331,15 @@ def sessions_folder() -> Finding:
         return Finding("sessions", FAIL, str(error))
     if str(folder) != str(folder).encode(errors="replace").decode():
         return Finding("sessions", FAIL, f"{folder} is not UTF-8", "set XDG_STATE_HOME to another folder")
-    free_mib = shutil.disk_usage(_existing(folder)).free / (1 << 20)
+    free_mib = shutil.disk_usage(_nearest_existing(folder)).free / (1 << 20)
     finding = cache("sessions", folder, "XDG_STATE_HOME", remark=f", {units.mib(free_mib)} free")
     if finding.verdict == FAIL or free_mib >= _LOW_MIB:
-        return _locks(finding, _existing(folder))
+        return _check_locks(finding, _nearest_existing(folder))
     verdict = FAIL if free_mib < _FULL_MIB else WARN
     return structs.replace(finding, verdict=verdict, advice="free some space there, or set XDG_STATE_HOME")
 
 
-def _locks(finding: Finding, folder: Path) -> Finding:
+def _check_locks(finding: Finding, folder: Path) -> Finding:
     """Returns `finding`, with a warning if the folder's file system has no locks."""
     trouble = lock_trouble(folder, fcntl.flock) or lock_trouble(folder, fcntl.lockf)
     if trouble is None:
@@ -349,7 +349,7 @@ def _locks(finding: Finding, folder: Path) -> Finding:
     return structs.replace(finding, verdict=WARN, result=result, advice=advice)
 
 
-def _existing(path: Path) -> Path:
+def _nearest_existing(path: Path) -> Path:
     """Returns `path` or its nearest existing parent."""
     path = Path(os.path.realpath(path))
     return next(folder for folder in (path, *path.parents) if folder.exists())
@@ -357,7 +357,7 @@ def _existing(path: Path) -> Path:
 
 def network(path: Path) -> str | None:
     """Returns the type of network file system that `path` would be on; None for a local disk."""
-    there = _existing(path)
+    there = _nearest_existing(path)
     mounts = [mount for mount in psutil.disk_partitions(all=True) if there.is_relative_to(mount.mountpoint)]
     # The last of several at one mount point is visible.
     mounts.sort(key=lambda mount: len(Path(mount.mountpoint).parts))

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 OPTIONS = "gmg_tui.session.options"
 """Key of a command's `Options` in `Context.meta`."""
-_MISSPELLED = 0.8
+_MIN_SIMILARITY = 0.8
 """Similarity (difflib's ratio) above which a word is a misspelled option."""
 _HELP = ("-h", "--help")
 _TAKES_OPTIONS = ("--resume-args",)
 """Options whose value may look like an option of gmg-tui."""
 _INTERRUPTED = 130
-_COMPLETE = "_GMG_TUI_COMPLETE"
+_COMPLETION_VARIABLE = "_GMG_TUI_COMPLETE"
 """Set by a shell for completion."""
-_BARE = """\
+_INTRODUCTION = """\
 gmg-tui runs a Genesis script on every GPU of this machine and shows what each one does.
 
   gmg-tui sim.py -B 4096                    run sim.py on every GPU
@@ -59,7 +59,7 @@ class Command(click.Command):
             where = {"demo": "the example go after --", "sweep": "a script go after --script SCRIPT"}
             of_script = where.get(self.name or "", "the script go after it")
             scripts = f", and options of {of_script}" if isinstance(self, ScriptCommand) else ""
-            hint = nearest(name, error.possibilities or (), _MISSPELLED)
+            hint = nearest(name, error.possibilities or (), _MIN_SIMILARITY)
             hint = hint or f"; gmg-tui {self.name} --help lists them{scripts}"
             raise click.UsageError(f"there is no option {name}{hint}", ctx) from None
 
@@ -232,7 +232,7 @@ class CommandGroup(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Inserts `run` if the first word is not a command."""
         if not args and not ctx.resilient_parsing:
-            click.echo(_BARE)
+            click.echo(_INTRODUCTION)
             ctx.exit(2)
         if args and args[0] not in self.commands and args[0] not in {"-h", "--help", "--version"}:
             args = ["run", *args]
@@ -252,7 +252,7 @@ class CommandGroup(click.Group):
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="replace")  # its encoding may lack characters
         make_streams_safe()
-        if _COMPLETE in os.environ:
+        if _COMPLETION_VARIABLE in os.environ:
             importlib.import_module("gmg_tui.cli.completion")
         try:
             status = super().main(args, prog_name or "gmg-tui", **{**extra, "standalone_mode": False})

@@ -28,7 +28,7 @@ from gmg_tui.session.options import Options
 _PATIENCE_S = 1.0
 """Seconds before a wait is shown."""
 _POLL_S = 0.1
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGXCPU)
+_ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGXCPU)
 _FORWARDED = (signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -65,7 +65,7 @@ class _Signals:
         self._interrupted = False
 
     def __enter__(self) -> Self:
-        handlers = {**dict.fromkeys(_ENDING, self._interrupt), **dict.fromkeys(_FORWARDED, self._forward)}
+        handlers = {**dict.fromkeys(_ENDING_SIGNALS, self._interrupt), **dict.fromkeys(_FORWARDED, self._forward)}
         self._before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
         return self
@@ -86,7 +86,7 @@ class _Signals:
 
     def raise_at_once(self) -> None:
         """Makes each signal raise KeyboardInterrupt at once, with the default handler, which asyncio replaces."""
-        for number in _ENDING:
+        for number in _ENDING_SIGNALS:
             signal.signal(number, signal.default_int_handler)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
@@ -170,11 +170,11 @@ def _launch(
             file.write(engine.stderr_text())
         raise _DiedError(f"the engine died during startup; see {log}", 1)
     if not reply.ok:
-        raise GmgError(_with_order(reply.error, spec), reply.exit_code)
+        raise GmgError(_explain_order(reply.error, spec), reply.exit_code)
     return reply
 
 
-def _with_order(error: str, spec: RunSpec) -> str:
+def _explain_order(error: str, spec: RunSpec) -> str:
     """Returns the error, or the right order of words if an option that chooses slots follows the script."""
     option = next((each for each in spec.own_options if each in ("--cpu", "--gpus")), None)
     if option is None or not error.startswith("no GPU"):

@@ -16,7 +16,7 @@ from gmg_tui.model.text import clean
 from gmg_tui.session.store.reader import open_store
 
 _BLOCK_BYTES = 1 << 16
-_LINE_BYTES = 1 << 20
+_MAX_LINE_BYTES = 1 << 20
 """Longer lines are printed in pieces of this size."""
 _POLL_S = 0.2
 """Interval for polling a followed file and its session: the standard library cannot wait for a file to grow."""
@@ -50,7 +50,7 @@ def logs(words: tuple[str, ...], *, follow: bool, last: int | None = None) -> in
         raise GmgError("give the session's name and the slot or job: gmg-tui logs [NAME] SLOT|JOB")
     name, word = sessions.split_words(words)
     entry = sessions.find(name, running=False)
-    log = _chosen(entry, word)
+    log = _choose(entry, word)
     try:
         while follow and not log.path.exists() and not _has_ended(entry, log):
             time.sleep(_POLL_S)
@@ -76,7 +76,7 @@ def _open(entry: sessions.SessionEntry, log: _Log) -> BinaryIO:
         raise GmgError(f"the log {log.path} cannot be read: {error.strerror}", 1) from None
 
 
-def _chosen(entry: sessions.SessionEntry, word: str | None) -> _Log:
+def _choose(entry: sessions.SessionEntry, word: str | None) -> _Log:
     """Returns the log named by `word`, by default the only one or the only failed one. Raises `GmgError`."""
     every = list(_logs(entry))
     logs = [log for log in every if not log.is_rank]
@@ -163,7 +163,7 @@ def _cleaned(blocks: Iterator[bytes]) -> Iterator[bytes]:
     pending, encoding = b"", sys.stdout.encoding
     for block in blocks:
         *lines, pending = _LINE_END.split(pending + block)
-        if len(pending) > _LINE_BYTES:
+        if len(pending) > _MAX_LINE_BYTES:
             lines.append(pending)
             pending = b""
         yield b"".join(f"{clean(line)}\n".encode(encoding, "replace") for line in lines)

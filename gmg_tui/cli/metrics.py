@@ -27,7 +27,7 @@ _OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 _ACCEPTS = re.compile(r"(?im)^accept:.*\bapplication/openmetrics-text\b")
 """Matches only the format's name: each version would need its own scrape, and an invalid one would be an error."""
 _LOCAL = ("127.0.0.1", "localhost", "::1")
-_EVERY_S = 15.0
+_WRITE_INTERVAL_S = 15.0
 """Interval between writes of the text file."""
 MAX_CONNECTIONS = 64
 REQUEST_S = 5.0
@@ -141,12 +141,12 @@ def _write(path: Path, registry: CollectorRegistry) -> None:
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: ended.set())
-    note(f"gmg-tui: metrics in {path}, every {_EVERY_S:.0f} s")
+    note(f"gmg-tui: metrics in {path}, every {_WRITE_INTERVAL_S:.0f} s")
     written = None
     try:
         while not ended.is_set():
             written = write_atomic(path, generate_latest(registry), mode=0o644)
-            ended.wait(_EVERY_S)
+            ended.wait(_WRITE_INTERVAL_S)
     except OSError as error:
         raise GmgError(f"--textfile {path}: cannot be written: {error.strerror}", 1) from error
     finally:

@@ -23,7 +23,7 @@ _BOOT = (
 Garbage collection starts after the imports (`engine/__main__.py`)."""
 _STDERR_BYTES = 1 << 16
 _CONFIRMED = b"go\n"
-_STOP_S = 30.0
+_STOP_TIMEOUT_S = 30.0
 """Timeout for a cancelled engine to exit, in addition to its workers' timeouts."""
 
 
@@ -80,7 +80,7 @@ class PrestartedEngine:
             return
         self.process.terminate()
         try:
-            self.process.wait(_STOP_S + workers_s)
+            self.process.wait(_STOP_TIMEOUT_S + workers_s)
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
             self.process.kill()
             self.process.wait()

@@ -19,7 +19,7 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.results import table
 from gmg_tui.results.column import Column
 
-_STARTING_S = 60.0
+_START_GRACE_S = 60.0
 """Age below which a folder without a record may belong to a starting session."""
 
 
@@ -119,7 +119,7 @@ def removable(name: str) -> Removable:
         sessions.restore_rights(folder)
     entry = sessions.inspect(folder)
     if entry is None:
-        if sessions.is_locked(folder) or abs(time.time() - about.st_mtime) < _STARTING_S:
+        if sessions.is_locked(folder) or abs(time.time() - about.st_mtime) < _START_GRACE_S:
             raise GmgError(f"{name} is starting, or has failed to start; try again in a minute", 1)
         return Removable(name, folder, "damaged", about.st_mtime)
     if entry.state == "running":

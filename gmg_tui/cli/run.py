@@ -25,8 +25,8 @@ _DEMO_ARGS: Mapping[str, tuple[str, ...]] = {
 }
 """Arguments before the user's, for examples that start quickly and run for minutes."""
 _VARIABLE = re.compile(rf"(?P<name>{placeholders.NAME.pattern})(=(?P<low>\d+)(\.\.(?P<high>\d*))?)?")
-_LARGEST = 10**12
-_SPECIFIED = [opt for opt in TUNE_ONLY if opt.spec_field in TuneSpec.__struct_fields__]
+_MAX_VALUE = 10**12
+_SPEC_OPTIONS = [opt for opt in TUNE_ONLY if opt.spec_field in TuneSpec.__struct_fields__]
 
 
 def run(options: Options, engine: PrestartedEngine, program: Program | None, args: tuple[str, ...] = ()) -> int:
@@ -85,7 +85,7 @@ def tune(options: Options, engine: PrestartedEngine, program: Program | None) ->
     """
     if options.resume is not None:
         return _resume(options, engine)
-    asked = _asked(options)
+    asked = _tune_spec(options)
     mark = f"{{{asked.variable}}}"
     if options.simulate is not None:
         program = Program(str(simulation.SCRIPT), ("-B", mark))
@@ -113,10 +113,10 @@ def _resume(options: Options, engine: PrestartedEngine) -> int:
 
     Returns the exit status. Raises `GmgError`.
     """
-    asked = _asked(options)
+    asked = _tune_spec(options)
     session = resumed(options, "tune", "what is measured, and where,")
     assert session.spec.tune is not None
-    changed = [opt.spec_field for opt in _SPECIFIED if opt.name in options.given]
+    changed = [opt.spec_field for opt in _SPEC_OPTIONS if opt.name in options.given]
     tune = structs.replace(session.spec.tune, **{field: getattr(asked, field) for field in changed})
     spec = structs.replace(session.spec, tune=tune, sweep=SweepSpec(timeout_s=tune.trial_time_s))
     check_comparable(session)
@@ -134,7 +134,7 @@ def check_comparable(session: Session) -> None:
         raise GmgError(f"--resume {name}: {why}; start a new tuning")
 
 
-def _asked(options: Options) -> TuneSpec:
+def _tune_spec(options: Options) -> TuneSpec:
     """Returns the search that the options describe. Raises `GmgError` for an invalid option."""
     match = _VARIABLE.fullmatch(options.var)
     if match is None:
@@ -142,6 +142,6 @@ def _asked(options: Options) -> TuneSpec:
     name, low, high = match["name"], int(match["low"] or 64), int(match["high"]) if match["high"] else None
     if name in (*placeholders.NAMES, *placeholders.JOB_NAMES):
         raise GmgError(f"--var {options.var}: {{{name}}} is a placeholder of gmg-tui; choose another name")
-    if not 1 <= low <= (low if high is None else high) <= _LARGEST:
-        raise GmgError(f"--var {options.var}: give LOW..HIGH from 1 to {_LARGEST:,}, LOW first")
-    return TuneSpec(name, low, high, **{opt.spec_field: getattr(options, opt.name) for opt in _SPECIFIED})
+    if not 1 <= low <= (low if high is None else high) <= _MAX_VALUE:
+        raise GmgError(f"--var {options.var}: give LOW..HIGH from 1 to {_MAX_VALUE:,}, LOW first")
+    return TuneSpec(name, low, high, **{opt.spec_field: getattr(options, opt.name) for opt in _SPEC_OPTIONS})

@@ -103,7 +103,7 @@ async def _end(entry: sessions.SessionEntry, clients: set[EngineClient]) -> None
                         break
     except TimeoutError:
         raise GmgError(
-            f"the engine of {entry.name} has not answered for {ANSWER_TIMEOUT_S:.0f} s{_frozen(session)}", 1
+            f"the engine of {entry.name} has not answered for {ANSWER_TIMEOUT_S:.0f} s{_unfreeze_hint(session)}", 1
         ) from None
     finally:
         clients.discard(client)
@@ -113,10 +113,10 @@ async def _end(entry: sessions.SessionEntry, clients: set[EngineClient]) -> None
         others = units.count(snapshot.clients - 1, "client")
         note(f"all workers of {entry.name} have ended; the engine exits when its last client detaches ({others} left)")
     else:
-        first_s = stop_s(session.spec) if session.spec.nodes is not None else 0.0  # their agents end first
-        first_s += FINISH_TIMEOUT_S if session.spec.notify else 0.0
-        if not await asyncio.to_thread(await_end, entry.folder, _END_TIMEOUT_S + first_s):
-            raise GmgError(f"all workers of {entry.name} have ended, but not its engine{_frozen(session)}", 1)
+        extra_s = stop_s(session.spec) if session.spec.nodes is not None else 0.0  # their agents end first
+        extra_s += FINISH_TIMEOUT_S if session.spec.notify else 0.0
+        if not await asyncio.to_thread(await_end, entry.folder, _END_TIMEOUT_S + extra_s):
+            raise GmgError(f"all workers of {entry.name} have ended, but not its engine{_unfreeze_hint(session)}", 1)
         if (ended := sessions.inspect(entry.folder)) is not None and ended.state == "lost":
             raise GmgError(ended.remark, 1)
         note(f"{entry.name} has ended")
@@ -137,7 +137,7 @@ def _ignoring_sigint(snapshot: Snapshot) -> str:
     return f"still running: {', '.join(ignoring)}" if ignoring else ""
 
 
-def _frozen(session: Session) -> str:
+def _unfreeze_hint(session: Session) -> str:
     """Returns advice for an unresponsive engine, to end a line with."""
     pid = session.engine_pid
     return f"; if it is stopped (SIGSTOP): kill -CONT {pid}; to end it and its workers: kill -KILL {pid}"

@@ -28,20 +28,20 @@ from gmg_tui.session.client import EngineClient, answering
 from gmg_tui.session.options import Options, Program
 from gmg_tui.session.store.reader import load_jobs
 
-_WHERE = ("slot", "gpu")
+_SLOT_PLACEHOLDERS = ("slot", "gpu")
 """Placeholders filled in when a job starts."""
-_SHARED = ("gpus", "ddp", "env", "per_gpu", "timeout", "best", "resume_args", "on")
+_FILE_OPTIONS = ("gpus", "ddp", "env", "per_gpu", "timeout", "best", "resume_args", "on")
 """Options that an experiments file may set, overriding `config.toml`, and overridden by the command line."""
-_GIVEN = ("add", "sets", "dry_run", "words", "is_script", "module")
-_JOBS = ("script", "module", "args", "env", "ddp", "grid", "defaults", "experiment")
+_ADD_OPTIONS = ("add", "sets", "dry_run", "words", "is_script", "module")
+_JOB_KEYS = ("script", "module", "args", "env", "ddp", "grid", "defaults", "experiment")
 """Keys of an experiments file that describe jobs, not the session."""
-_BATCH = 200
+_JOBS_PER_REQUEST = 200
 """Jobs per request, whose size is limited."""
 
 
 def _settings(values: Mapping[str, Any]) -> Settings:
     """Returns the values of options as settings. Raises `GmgError`."""
-    chosen = {name: values[name] for name in _SHARED if name in values}
+    chosen = {name: values[name] for name in _FILE_OPTIONS if name in values}
     env = run_spec.environment(tuple(chosen.get("env") or ()))
     on = run_spec.alert_actions(chosen.get("on") or ())
     return from_options({**chosen, "env": env, "on": on})
@@ -116,7 +116,7 @@ def list_jobs(program: Program, jobs: Sequence[JobRecord], *, total: int) -> Non
 
     def command(job: JobRecord) -> str:
         values = values_for(Slot(""), first + job.number - 1, total, None)
-        values = {name: value for name, value in values.items() if name not in _WHERE} | job.values
+        values = {name: value for name, value in values.items() if name not in _SLOT_PLACEHOLDERS} | job.values
         values |= {"job": first + job.number, "name": job.name}
         module = ["-m"] if program.module else []
         return shlex.join(["python", *module, program.script, *(fill(arg, values) for arg in program.args)])
@@ -136,7 +136,7 @@ def add(options: Options, file: str | None, program: Program | None) -> int:
     Defaults are the sweep's arguments, its environment and the values shared by all its jobs. Returns the exit
     status. Raises `GmgError`.
     """
-    run_spec.check_given(options, _GIVEN, f"--add {options.add}: the session's options cannot change")
+    run_spec.check_given(options, _ADD_OPTIONS, f"--add {options.add}: the session's options cannot change")
     values = sets(options.sets)
     if not values and file is None and program is None:
         raise GmgError(f"--add {options.add}: give --set KEY=V1,V2, or a FILE")
@@ -150,12 +150,12 @@ def add(options: Options, file: str | None, program: Program | None) -> int:
     given = Settings() if file is None else read(file)
     if program is not None:
         given = Settings(script=program.script, args=program.args, module=program.module)
-    if other := [key for key in given.__struct_fields__ if key not in _JOBS and getattr(given, key)]:
+    if other := [key for key in given.__struct_fields__ if key not in _JOB_KEYS and getattr(given, key)]:
         note(f"gmg-tui: {file}: {', '.join(other)}: the session keeps its own")
-    if given.script is not None and _path(given.script, Path()) != _path(spec.script, Path(spec.cwd)):
+    if given.script is not None and _resolved(given.script, Path()) != _resolved(spec.script, Path(spec.cwd)):
         raise GmgError(f"{spec.name} runs {spec.script}, not {given.script}; start a sweep of its own", 1)
     before = load_jobs(Path(spec.folder) / sessions.STORE)
-    settings = _of_session(spec, before).under(given)
+    settings = _session_settings(spec, before).under(given)
     texts = (*map(as_text, settings.args or ()), *map(as_text, settings.env.values()), str(settings.ddp))
     used = {*given.defaults, *(name for text in texts for name in names_in(text))}
     defaults = {name: value for name, value in settings.defaults.items() if name in used}
@@ -179,12 +179,12 @@ def add(options: Options, file: str | None, program: Program | None) -> int:
     return 0
 
 
-def _path(script: str, folder: Path) -> Path:
+def _resolved(script: str, folder: Path) -> Path:
     """Returns the resolved path of a script, or a module's name, for comparison."""
     return Path(folder, script).resolve() if Path(folder, script).exists() else Path(script)
 
 
-def _of_session(spec: RunSpec, jobs: Sequence[JobRecord]) -> Settings:
+def _session_settings(spec: RunSpec, jobs: Sequence[JobRecord]) -> Settings:
     """Returns the settings of a sweep, whose defaults are the values shared by all jobs with its arguments."""
     first, *others = jobs = [job for job in jobs if job.args is None]
     shared = {key: value for key, value in first.values.items() if all(job.values.get(key) == value for job in others)}
@@ -197,5 +197,5 @@ def _of_session(spec: RunSpec, jobs: Sequence[JobRecord]) -> Settings:
 async def _add(session: Session, jobs: Sequence[JobRecord]) -> None:
     client = await EngineClient.connect(Path(session.spec.socket), session.id)
     async with answering(client):
-        for first in range(0, len(jobs), _BATCH):
-            await client.add_jobs(*jobs[first : first + _BATCH])
+        for first in range(0, len(jobs), _JOBS_PER_REQUEST):
+            await client.add_jobs(*jobs[first : first + _JOBS_PER_REQUEST])

@@ -17,10 +17,10 @@ from gmg_tui.results.job_columns import as_plain
 from gmg_tui.session.client import EngineClient, Source, answering
 from gmg_tui.session.ended_session import EndedSession
 
-_WIDTH = 116
+_MAX_WIDTH = 116
 """Maximum line width, in cells."""
 _NO_BREAK = "\N{NO-BREAK SPACE}"
-_ON_STACKS = frozenset({"script", "host"})
+_STACK_VERDICTS = frozenset({"script", "host"})
 """Verdicts that stacks can explain."""
 
 
@@ -47,7 +47,7 @@ def why(words: tuple[str, ...], *, as_json: bool, stacks: bool) -> int:
 def lines(slot: str, verdict: Verdict, width: int) -> Iterator[str]:
     """Yields the lines of a verdict, the slot in `width` cells."""
     yield f"{slot:{width}}  {verdict.text}"
-    columns = min(table.output()[0] or _WIDTH, _WIDTH)
+    columns = min(table.output()[0] or _MAX_WIDTH, _MAX_WIDTH)
     indent = " " * (width + 2)
     facts = (fact.replace(" ", _NO_BREAK) if len(fact) < columns / 2 else fact for fact in verdict.evidence)
     wrapper = textwrap.TextWrapper(columns, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
@@ -80,7 +80,7 @@ async def _ask(entry: sessions.SessionEntry, slot: str | None, *, stacks: bool) 
 async def _answer(client: Source, slot: str, *, stacks: bool) -> tuple[SpeedFacts, Verdict]:
     facts = await client.speed(slot)
     verdict = judge(facts)
-    if facts.state.live and (stacks or verdict.kind in _ON_STACKS):
+    if facts.state.live and (stacks or verdict.kind in _STACK_VERDICTS):
         try:
             facts = structs.replace(facts, hot_spot=await client.hot_spot(slot))
         except GmgError as error:

@@ -34,7 +34,7 @@ _AMOUNT = re.compile(r"[\d:.]+")
 _LOST = re.compile(r"^(\S+: lost since [\d:]+).*")
 """The start of the note on a lost node, before its countdown."""
 _MIN_STATUS_GAP_S = 5.0
-_WAITS = frozenset({WorkerState.WAITING, WorkerState.RESTARTING, WorkerState.STOPPING})
+_WAITING_STATES = frozenset({WorkerState.WAITING, WorkerState.RESTARTING, WorkerState.STOPPING})
 
 
 class Reporter:
@@ -66,7 +66,7 @@ class Reporter:
 
     def output(self, message: Lines) -> Iterator[str]:
         """Yields a worker's lines, prefixed with its slot, after a line about any that were skipped."""
-        yield from self._left_out(message.slot, message.first)
+        yield from self._skipped_lines(message.slot, message.first)
         self._next_line[message.slot] = message.first + len(message.lines)
         for line in message.lines:
             if not line_patterns.is_progress_only(line):
@@ -75,9 +75,9 @@ class Reporter:
     def missed(self, snapshot: Snapshot) -> Iterator[str]:
         """Yields a line for each worker whose last lines were not printed."""
         for worker in snapshot.workers:
-            yield from self._left_out(worker.slot, worker.log_lines)
+            yield from self._skipped_lines(worker.slot, worker.log_lines)
 
-    def _left_out(self, slot: str, up_to: int) -> Iterator[str]:
+    def _skipped_lines(self, slot: str, up_to: int) -> Iterator[str]:
         missing = up_to - self._next_line[slot]
         if missing > 0:
             self._next_line[slot] = up_to
@@ -223,7 +223,7 @@ def _trial_end(trial: Trial, spec: TuneSpec) -> str:
 
 def _identity(of: Worker | RankGroup) -> Hashable:
     """Returns the parts of a state whose changes are reported."""
-    waits_for = _AMOUNT.sub("", of.reason or "") if of.state in _WAITS else ""
+    waits_for = _AMOUNT.sub("", of.reason or "") if of.state in _WAITING_STATES else ""
     if isinstance(of, RankGroup):  # while it restarts, its ranks begin their next attempt one after another
         return of.state, of.state is WorkerState.RESTARTING or of.restarts, of.waits_for, waits_for
     return of.state, of.attempt, of.signal_sent, waits_for

@@ -138,16 +138,16 @@ def simulate(options: argparse.Namespace, card: Card) -> int:
     """Steps until the end. Returns the number of environment steps."""
     each_s = step_s(options.n_envs) * (SLOWDOWN if card.index == SLOW_CARD else 1.0)
     card.use(memory_mib(options.n_envs), min(99.0, 62.0 + 37.0 * each_s / 1.4e-3))
-    chance = random.Random(options.seed if options.seed is not None else card.index)  # noqa: S311 - noise
+    rng = random.Random(options.seed if options.seed is not None else card.index)  # noqa: S311 - noise
     average: float | None = None
     n_envs: int = options.n_envs
-    since, done, owed = time.monotonic(), 0, 0.0
+    since, done, due = time.monotonic(), 0, 0.0
     while done < options.steps:
         time.sleep(LINE_S)
         now = time.monotonic()
-        owed += (now - since) / (each_s * chance.gauss(1.0, 0.01))
-        steps = min(int(owed), options.steps - done)
-        owed -= steps
+        due += (now - since) / (each_s * rng.gauss(1.0, 0.01))
+        steps = min(int(due), options.steps - done)
+        due -= steps
         done += steps
         rate = steps * options.n_envs / (now - since)
         since = now
