@@ -19,7 +19,7 @@ _MASKED = {"WANDB_API_KEY": "***", "hf_token": "***", "PLAIN": "value", "EMPTY_K
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secrets, "_shown", True)
+    monkeypatch.setattr(secrets, "_unmasked", True)
 
 
 def test_values_are_masked_by_name_and_restored_after_an_edit() -> None:
