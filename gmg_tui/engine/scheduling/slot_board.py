@@ -248,7 +248,7 @@ class SlotBoard:
 
     def _alternatives(self, card: _Card) -> int:
         """Returns the number of usable slots of other GPUs."""
-        return sum(each is not card and not each.shut for each in map(self._card, self.slots.values()))
+        return sum(self._card(engine_slot) is not card for engine_slot in self._usable().values())
 
     def _resolve_suspicion(self, job: int, *, computed: bool) -> None:
         """Ends the suspicion of a GPU: one of its failed jobs computed on another, which benches it, or failed again."""

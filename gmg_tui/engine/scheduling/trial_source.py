@@ -207,6 +207,8 @@ class TrialSource:
         """Time at which each slot's last trial was planned, in seconds of the tuning."""
         self._started = time.monotonic()
         self._stopped = False
+        self._untunable_on = set[str]()
+        """The nodes on which the script showed that it cannot be tuned."""
         for number in [number for number, record in self._queue.records.items() if not record.state.ended]:
             # An earlier engine planned them; the search decides again.
             self._recorder.keep(self._queue.act(QueueAction.SKIP, number))
@@ -272,9 +274,12 @@ class TrialSource:
         trial = trial_run.conclude(worker, skipped=skipped)
         measured = any(each.state is TrialState.MEASURED for each in self._search.trials)
         too_short = worker.state is WorkerState.FINISHED and trial.value == self._spec.low and not measured
-        # The script cannot be tuned, rather than that the value is too large.
+        # The script cannot be tuned, rather than that the value is too large. One node may lie, or differ.
         if trial.state is TrialState.FAILED and (trial_run.ignores_value is not None or too_short):
-            self._stop_search(trial.reason or "the script cannot be tuned")
+            self._untunable_on.add(engine_slot.slot.node)
+            nodes = {each.slot.node for each in self._board.slots.values()}
+            if len(self._untunable_on) >= min(2, len(nodes)):
+                self._stop_search(trial.reason or "the script cannot be tuned")
         return _STATES[trial.state], trial.reason
 
     # Measuring

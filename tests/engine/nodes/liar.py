@@ -121,7 +121,9 @@ def report() -> None:
         views = {slot: structs.replace(view, alerts=alerts, newest=began) for slot, view in views.items()}
     if kind == "counted":
         began = structs.replace(began, fps=Fps(1.0, 1.0, 1.0, 1, counted="printed"))
-    if kind in {"counted", "infinite"}:
+    if kind == "ignores":
+        began = structs.replace(began, printed_envs=1, had_progress=True)
+    if kind in {"counted", "ignores", "infinite"}:
         views = {slot: structs.replace(view, newest=began) for slot, view in views.items()}
     reports = {
         slot: SlotReport(msgspec.msgpack.encode(AttemptReport(assigned[slot].key, view)), curves=_curves())

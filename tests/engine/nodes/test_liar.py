@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui.model import GpuSample, NodesSpec, WorkerState
+from gmg_tui.model import GpuSample, NodesSpec, TuneSpec, WorkerState
 from gmg_tui.model.errors import GmgError
+from gmg_tui.model.tuning import TrialState
 from gmg_tui.session.protocol import Action
-from tests.engine.harness import running, spec_for
+from tests.engine.harness import FAKE, program, running, spec_for, sweep_for
 from tests.engine.nodes.fleets import ENDLESS
 
 _NODES = NodesSpec("ssh:good,evil")
@@ -93,3 +94,13 @@ async def test_an_attempt_whose_end_it_does_not_report_ends_soon_after_the_signa
         assert run.worker("evil/cpu0").reason == "evil has not reported its end"
         await run.client.end()
         await run.until(lambda snapshot: snapshot.ended)
+
+
+@pytest.mark.parametrize("kind", ["ignores"], indirect=True)
+async def test_a_tuning_goes_on_where_one_of_two_nodes_says_that_the_script_cannot_be_tuned(kind: str) -> None:
+    tuned = program("-B", "{n_envs}", *ENDLESS, script=FAKE)
+    spec = sweep_for([], tuned, cpu=1, nodes=_NODES, tune=TuneSpec(low=16, high=64, settle_s=1.0))
+    async with running(spec) as run:
+        await run.until(lambda s: s.tuning and any("ignores" in (trial.reason or "") for trial in s.tuning.trials))
+        await run.until(lambda s: any(trial.state is TrialState.MEASURED for trial in s.tuning.trials))
+        assert not run.snapshot.tuning.ended
