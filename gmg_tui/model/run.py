@@ -141,7 +141,12 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     @property
     def run_paths(self) -> tuple[str, ...]:
         """Paths that workers run from: the interpreter, the working directory and, unless it is a module, the script."""
-        return (self.python, self.cwd) if self.module else (self.python, self.cwd, self.script_path)
+        return (*self.code_paths, self.cwd)
+
+    @property
+    def code_paths(self) -> tuple[str, ...]:
+        """Paths of the code that workers run: the interpreter, and the script or the folder that a module is imported from."""
+        return (self.python, self.cwd if self.module else self.script_path)
 
 
 class Allocation(Struct, frozen=True, omit_defaults=True):

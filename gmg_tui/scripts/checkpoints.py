@@ -22,6 +22,8 @@ MAX_KEPT = 20
 _NOBODY_UID = 65534
 MAX_ENTRIES = 10_000
 """Folder entries to search for a renamed file."""
+_MAX_SKEW_S = 600.0
+"""Difference allowed between the clocks of a node and of a disk."""
 
 
 class Trust(NamedTuple):
@@ -54,7 +56,7 @@ class Trust(NamedTuple):
                 return f"could be replaced: {folder} belongs to {user_name(parent.st_uid)}"
             if not is_link and parent.st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
                 return f"could be replaced: {folder} can be changed by all users"
-            if self.marks and all((folder / mark).exists() for mark in self.marks):
+            if self.marks and all(_is_own_entry(folder / mark) for mark in self.marks):
                 return f"is in a session's folder, {folder}, where no script saves"
         return None
 
@@ -95,7 +97,7 @@ def newest_intact(checkpoints: Sequence[Checkpoint], trust: Trust) -> Checkpoint
     newest_first = tuple(reversed(checkpoints))
     for checkpoint in sorted(newest_first, key=lambda checkpoint: checkpoint.is_export):
         path = _current_path(checkpoint)
-        if (reason := _defect(path, checkpoint.size_bytes, trust)) is None:
+        if (reason := _defect(path, checkpoint, trust)) is None:
             return structs.replace(checkpoint, path=path)
         reasons[checkpoint.path] = reason
     newest = checkpoints[-1].path
@@ -118,21 +120,35 @@ def _current_path(checkpoint: Checkpoint) -> str:
     return str(path)
 
 
-def _defect(path: str, size_bytes: int | None, trust: Trust) -> str | None:
-    """Returns the reason why a file cannot be loaded; None if it can."""
+def _defect(path: str, checkpoint: Checkpoint, trust: Trust) -> str | None:
+    """Returns the reason why a file cannot be loaded; None if it can.
+
+    It must be the file that was saved, or newer: a node could name any file of the machine that continues.
+    """
     try:
+        if not stat.S_ISREG(Path(path).stat().st_mode):  # opening it may have an effect
+            return "is no file"
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)
-            is_right_size = status.st_size and status.st_size == (size_bytes or status.st_size)
+            is_right_size = status.st_size and status.st_size == (checkpoint.size_bytes or status.st_size)
             if not stat.S_ISREG(status.st_mode) or not is_right_size:
                 return "is incomplete"
+            if status.st_ino != checkpoint.inode and status.st_mtime < checkpoint.saved - _MAX_SKEW_S:
+                return "is another file, written earlier"
             is_zip = file.read(2) == b"PK"  # `torch.save` and Stable-Baselines3; the ZIP directory is at the end
             return "is incomplete" if is_zip and not zipfile.is_zipfile(file) else trust.doubt(path, status)
     except FileNotFoundError:
         return f"is not on {socket.gethostname()}"
     except OSError as error:
         return f"cannot be read: {error.strerror}"
+
+
+def _is_own_entry(path: Path) -> bool:
+    """True for a file or link of this user or root: anyone can create one in a shared folder, and so mark it."""
+    with suppress(OSError):
+        return _is_own(path.lstat())
+    return False
 
 
 def _is_own(status: os.stat_result) -> bool:

@@ -276,6 +276,25 @@ def test_a_renamed_file_is_found_and_an_export_comes_last(tmp_path: Path, is_ren
     assert newest_intact(saved, _TRUST) == f"it started from the beginning: {export} is incomplete"
 
 
+def test_a_file_that_was_there_before_is_no_checkpoint_unless_it_is_the_one_that_was_saved(tmp_path: Path) -> None:
+    """A node could name any file of another machine, and its job would overwrite that there."""
+    path = tmp_path / "thesis.pt"
+    path.write_bytes(b"weeks of work")
+    written = path.stat()
+    checkpoint = Checkpoint(str(path), written.st_mtime + 3600.0)
+    assert _reason((checkpoint,)).endswith("is another file, written earlier")
+    assert not _reason((structs.replace(checkpoint, inode=written.st_ino),))
+    assert not _reason((structs.replace(checkpoint, saved=written.st_mtime + 60.0),)), "clocks differ"
+
+
+def test_a_pipe_is_not_opened_to_see_whether_it_is_a_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    assert _reason((Checkpoint(str(path), 1.0),)).endswith("is no file")
+    with pytest.raises(OSError, match="No such device or address"):
+        os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
 def test_nothing_continues_from_a_file_of_another_user(tmp_path: Path) -> None:
     planted = tmp_path / "model_2.pt"
@@ -324,6 +343,9 @@ def test_nothing_continues_from_a_log_even_in_a_copy_of_its_session(tmp_path: Pa
     for mark in trust.marks:
         (tmp_path / "backup" / "sim-1" / mark).touch()
     assert "is in a session's folder" in _reason(saved, trust)
+    if os.getuid() == 0:  # another user makes any shared folder above look like a session's
+        os.chown(tmp_path / "backup" / "sim-1" / trust.marks[0], 1, 1)
+        assert not _reason(saved, trust)
 
 
 def _reason(saved: tuple[Checkpoint, ...], trust: Trust = _TRUST) -> str:

@@ -314,7 +314,7 @@ class LocalHost:
         if not task.resume_args or not task.checkpoints:
             return None, None
         saved, disk = task.checkpoints, "the disk with the checkpoints"
-        trust = Trust(self.spec.run_paths, (sessions.RECORD, sessions.ENGINE_LOG))
+        trust = Trust(self.spec.code_paths, (sessions.RECORD, sessions.ENGINE_LOG))
         found = await self.from_disk(disk, lambda: newest_intact(saved, trust), report, saved)
         return (None, found) if isinstance(found, str) else (found, None)
 

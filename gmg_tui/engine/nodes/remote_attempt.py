@@ -55,6 +55,8 @@ class RemoteAttempt:
         self._away = False
         """True while its node is lost but may return."""
         self._has_process = False
+        self._began = 0.0
+        """Unix time at which it was assigned to its node."""
         self._ended: float | None = None
         """Unix time of its end, once known here."""
 
@@ -75,6 +77,7 @@ class RemoteAttempt:
                 return Outcome(preparation_failure(error), unprepared=True)
             if self.stopped is not None or (rendezvous is None and self.task.rank is not None):
                 return unstarted(self.stopped)
+            self._began = clock.now()
             self.assignment = Assignment(next(_keys), replace(self.task, rendezvous=rendezvous))
             self._node.assign(self)
             if self._node.lost_since is not None:  # while the ranks waited for each other
@@ -159,14 +162,23 @@ class RemoteAttempt:
             self._worker.changed()
 
     def _checked(self, view: model.Worker) -> model.Worker:
-        """Returns the worker with what is known here: the attempt's number, what it was given, and its GPU's size.
+        """Returns the worker with what is known here: the attempt's number, start and arguments, and its GPU's size.
 
         The next attempt may be another node's, and a user may run the same again elsewhere.
         """
         newest = view.newest
         if newest.number and self.assignment is not None:
             number = self.task.number(self.assignment.task.rendezvous)
-            newest = structs.replace(newest, number=number, given=self.task.given, env=self.task.given_env)
+            known = set(self.task.checkpoints)
+            saved = tuple(
+                checkpoint
+                if checkpoint in known or checkpoint.saved >= self._began
+                else structs.replace(checkpoint, saved=self._began)
+                for checkpoint in newest.checkpoints
+            )
+            newest = structs.replace(
+                newest, number=number, given=self.task.given, env=self.task.given_env, checkpoints=saved
+            )
         peak_mib, gpu = newest.memory_peak_mib, self.slot.gpu
         if peak_mib is not None and gpu is not None and peak_mib > (gpu.memory_total_mib or peak_mib):
             newest = structs.replace(newest, memory_peak_mib=None)
