@@ -66,6 +66,7 @@ _NEXT_CLIENT_WAIT_S = 0.5
 _MAX_VIEWER_WAIT_S = 1.0
 """Limit of the workers' wait for an announced viewer."""
 _NVML_CLOSE_TIMEOUT_S = 4.0
+_COMMIT_TIMEOUT_S = 5.0
 _MAX_ROUNDS = 16
 """Maximum unread sets of samples."""
 
@@ -108,7 +109,9 @@ class Engine:
             self._measured = False
             self._sampled: deque[tuple[float, tuple[GpuSample, ...], str | None]] = deque(maxlen=_MAX_ROUNDS)
             """Unread sets of samples with their times, monotonic seconds."""
-            script_commit = await asyncio.wrap_future(commit)
+            script_commit = None
+            with contextlib.suppress(OSError, TimeoutError):  # the session needs no commit
+                script_commit = await asyncio.wait_for(asyncio.wrap_future(commit), _COMMIT_TIMEOUT_S)
             # No await until all parts exist, or samples would be lost.
             self._sampling = self._sampler()  # early: slow GPUs' metrics are needed for the first frame
             self._pipes = Pipes(self._logs.is_full)

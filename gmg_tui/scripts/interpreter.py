@@ -127,7 +127,8 @@ def commit_of(folder: str) -> str | None:
     nobody else can change them, and it ignores other users' global settings, as with the HOME that `su` keeps.
     """
     path = Path(os.path.realpath(folder))
-    root = next((folder for folder in (path, *path.parents) if (folder / ".git").exists()), None)
+    # Others may have made a `.git` above: Path.exists raises where its link cannot be followed.
+    root = next((each for each in (path, *path.parents) if os.path.exists(each / ".git")), None)  # noqa: PTH110
     if root is None or distrust(root) is not None:
         return None
     environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}

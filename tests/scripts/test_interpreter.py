@@ -208,6 +208,12 @@ def test_git_is_not_asked_about_a_repository_that_another_user_can_change(tmp_pa
     assert not ran.exists()
 
 
+def test_a_link_that_leads_nowhere_in_a_folder_above_is_no_repository(tmp_path: Path) -> None:
+    (tmp_path / "ours").mkdir()
+    (tmp_path / ".git").symlink_to("x" * 300)
+    assert interpreter.commit_of(str(tmp_path / "ours")) is None
+
+
 @pytest.mark.slow
 def test_a_working_tree_of_a_repository_has_a_commit(tmp_path: Path) -> None:
     ours, other = tmp_path / "ours", tmp_path / "other"
