@@ -8,7 +8,7 @@ import os
 import platform
 import re
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Set
 from contextlib import suppress
 from heapq import nlargest
 from pathlib import Path
@@ -22,6 +22,8 @@ from gmg_tui.machine.folders import homes
 from gmg_tui.model.secrets import FORM, MASK, sounds_secret
 from gmg_tui.model.text import safe
 from gmg_tui.scripts import interpreter
+from gmg_tui.session.store.database import StoreError
+from gmg_tui.session.store.reader import open_store
 
 _TAIL_BYTES = 2 << 20
 _MAX_LOGS = 50
@@ -36,7 +38,7 @@ _USER = re.compile(r"(?<![\w.])/(?:home|Users)/[^/\s\"':,]+")
 
 def bundle(entry: sessions.SessionEntry) -> bytes:
     """Returns the archive: the session's record and summary, the last 2 MB of its newest logs, and versions."""
-    hide = _scrubber(entry.record.session.spec.env)
+    hide = _scrubber(_values(entry))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in (sessions.RECORD, sessions.SUMMARY, sessions.TUNE):
@@ -98,9 +100,20 @@ def _masked(document: Any) -> Any:
     }
 
 
-def _scrubber(env: Mapping[str, str]) -> Callable[[str], str]:
-    """Returns a function that masks secrets, values of `env` and home folders in a text."""
-    values = {value for name, value in os.environ.items() if sounds_secret(name)} | set(env.values())
+def _values(entry: sessions.SessionEntry) -> set[str]:
+    """Returns the values of all variables that the session, its jobs and their attempts were given."""
+    values = set(entry.record.session.spec.env.values())
+    with suppress(OSError, StoreError), open_store(entry.folder / sessions.STORE) as stored:
+        for job in stored.each_job():
+            values.update(job.env.values())
+            for ran in stored.attempts_of(job.number):
+                values.update(ran.attempt.env.values())
+    return values
+
+
+def _scrubber(given: Set[str]) -> Callable[[str], str]:
+    """Returns a function that masks secrets, the values `given` to workers, and home folders in a text."""
+    values = {value for name, value in os.environ.items() if sounds_secret(name)} | given
     values |= {json.dumps(value, ensure_ascii=False)[1:-1] for value in values}  # as in the session's record
     known = sorted((value for value in values if len(value) >= _MIN_VALUE), key=len, reverse=True)
     own = {path for folder in homes() for path in (str(folder), os.path.realpath(folder))} - {"/"}

@@ -1,5 +1,6 @@
 """`report --bundle`: an archive for a bug report, without secrets."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -9,11 +10,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from gmg_tui import session as sessions
 from gmg_tui.results import bundle as archive
 from gmg_tui.session import ENGINE_LOG
 from tests.cli.scripted import ScriptedEngine, gmg
+from tests.results.report import stored
 
 _SCRIPT = """
 import sys
@@ -99,3 +102,13 @@ def test_a_log_that_a_script_swaps_for_a_link_is_not_followed(tmp_path: Path) ->
 def test_a_bundle_is_of_one_session() -> None:
     done = gmg("report", "a", "b", "--bundle")
     assert (done.stderr, done.returncode) == ("gmg-tui: --bundle is for one session; give one name\n", 2)
+
+
+@pytest.mark.usefixtures("own_folders")
+def test_variables_of_jobs_and_of_their_attempts_are_masked_too() -> None:
+    first, second = stored.jobs(2)
+    first = structs.replace(first, env={"PLAIN": "given to a job"})
+    attempt = structs.replace(second.last, env={"PLAIN": "given by a key"})
+    asyncio.run(stored.session("sim-1", [first, structs.replace(second, last=attempt)]))
+    values = archive._values(sessions.find("sim-1", running=False))
+    assert {"given to a job", "given by a key"} <= values
