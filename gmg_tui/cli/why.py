@@ -12,6 +12,7 @@ from gmg_tui.cli.printing import note, print_json
 from gmg_tui.diagnosis.verdicts import judge
 from gmg_tui.model import SpeedFacts, Verdict
 from gmg_tui.model.errors import GmgError, listed
+from gmg_tui.model.text import one_line
 from gmg_tui.results import table
 from gmg_tui.results.job_columns import as_plain
 from gmg_tui.session.client import EngineClient, Source, answering
@@ -46,7 +47,7 @@ def why(words: tuple[str, ...], *, as_json: bool, stacks: bool) -> int:
 
 def lines(slot: str, verdict: Verdict, width: int) -> Iterator[str]:
     """Yields the lines of a verdict, the slot in `width` cells."""
-    yield f"{slot:{width}}  {verdict.text}"
+    yield f"{slot:{width}}  {one_line(verdict.text)}"
     columns = min(table.output()[0] or _MAX_WIDTH, _MAX_WIDTH)
     indent = " " * (width + 2)
     facts = (fact.replace(" ", _NO_BREAK) if len(fact) < columns / 2 else fact for fact in verdict.evidence)

@@ -36,8 +36,9 @@ class Output:
     def write(self, *lines: str) -> None:
         """Queues lines for writing."""
         if lines and not self._broken:
-            text = safe("\n".join(lines), styles=self._styles)
-            self._waiting += f"{text}\n".encode(self._encoding, "replace")
+            # A line feed in a name or reason would forge a line.
+            safe_lines = (safe(line.replace("\n", "·"), styles=self._styles) for line in lines)
+            self._waiting += "".join(f"{line}\n" for line in safe_lines).encode(self._encoding, "replace")
             if self._writing is None or self._writing.done():
                 self._writing = asyncio.create_task(self._write())
 

@@ -102,6 +102,13 @@ async def test_lines_are_printed_once_threads_can_be_started_again(
     assert capfd.readouterr().out == "one\ntwo\n"
 
 
+async def test_a_text_with_line_feeds_forges_no_line(capfd: pytest.CaptureFixture[str]) -> None:
+    output = Output(sys.stdout)
+    output.write("gpu0  failed: a\ngpu1  finished")
+    await output.written()
+    assert capfd.readouterr().out == "gpu0  failed: a·gpu1  finished\n"
+
+
 async def test_repeated_sigterm_stops_cleanly(engine: ScriptedEngine) -> None:
     process = await _report(engine)
     process.send_signal(signal.SIGTERM)
