@@ -42,7 +42,7 @@ MAX_SLOT_BYTES, MAX_REPORT_BYTES = 2 << 20, 256 << 20
 """Limits of an agent's message, per slot (with a result of up to 1 MiB) and in all."""
 _MAX_RESULTS_BYTES = 8 << 20
 """Limit of the results in one message, which are kept decoded."""
-MAX_LINES = 1 << 50
+MAX_LINES = 1 << 40
 """Limit of line numbers, over all attempts."""
 MAX_SHOWN_BYTES = 256 << 10
 """Limit of an attempt as sent to clients, which reject snapshots over `MAX_MESSAGE_BYTES`."""

@@ -58,6 +58,8 @@ class _Processes:
 
     def __init__(self, leaders: set[Key], mark: bytes) -> None:
         self._leaders, self._mark = leaders, mark
+        self._groups: set[int] = set()
+        """Groups whose leader has been seen."""
         self._marked: set[Key] = set()
         self._reading: set[Key] = set()
 
@@ -71,9 +73,9 @@ class _Processes:
                 fields = _fields(int(name))
                 if fields[0] not in _DEAD:
                     groups[int(name), int(fields[19])] = int(fields[2])
-        # An ended group's number may be reused, by a leader with another start.
-        ours = {group for group, start in self._leaders if start_of(group) in (0, start)}
-        found = {key for key, group in groups.items() if group in ours}
+        # An ended group's number may be reused, by a leader with another start, which may end too.
+        self._groups |= {group for group, start in self._leaders if start_of(group) == start}
+        found = {key for key, group in groups.items() if group in self._groups}
         others = [key for key in groups if key not in found | self._marked | self._reading]
         reader = Thread(target=self._read, args=(others,), daemon=True)
         with suppress(RuntimeError):  # no thread can be started: use the groups alone
