@@ -1,12 +1,20 @@
 """A node whose agent lies harms its own slots alone (`liar.py`)."""
 
+import asyncio
 import sys
 import time
 from pathlib import Path
+from unittest.mock import AsyncMock, MagicMock
 
 import pytest
+from msgspec import structs
 
-from gmg_tui.model import GpuSample, NodesSpec, TuneSpec, WorkerState
+from gmg_tui.engine.attempts.attempt import Task
+from gmg_tui.engine.launchers.launcher import Launcher
+from gmg_tui.engine.nodes.node import Node
+from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
+from gmg_tui.engine.nodes.states import AttemptReport
+from gmg_tui.model import NO_ATTEMPT, Checkpoint, GpuSample, NodesSpec, Slot, TuneSpec, Worker, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.tuning import TrialState
 from gmg_tui.session.protocol import Action
@@ -104,3 +112,23 @@ async def test_a_tuning_goes_on_where_one_of_two_nodes_says_that_the_script_cann
         await run.until(lambda s: s.tuning and any("ignores" in (trial.reason or "") for trial in s.tuning.trials))
         await run.until(lambda s: any(trial.state is TrialState.MEASURED for trial in s.tuning.trials))
         assert not run.snapshot.tuning.ended
+
+
+async def test_a_new_checkpoint_is_no_older_than_the_attempt_whatever_its_node_reports() -> None:
+    node = Node("n1", spec_for(nodes=NodesSpec("local")), MagicMock(spec=Launcher), lambda: None, lambda _: None)
+    node.available.set()
+    earlier, forged = Checkpoint("/runs/1.pt", 5.0), Checkpoint("/thesis.pt", 6.0)
+    task = Task((), {}, 0, 1, checkpoints=(earlier,))
+    attempt = RemoteAttempt(node, MagicMock(reserve=AsyncMock(), slot=Slot("n1/cpu0", node="n1"), task=task))
+    began, running = time.time(), asyncio.create_task(attempt.run())
+    await asyncio.sleep(0.05)
+    newest = structs.replace(NO_ATTEMPT, number=1, checkpoints=(earlier, forged))
+    attempt.apply_report(
+        AttemptReport(attempt.assignment.key, Worker("n1/cpu0", 0, WorkerState.RUNNING, newest=newest))
+    )
+    first, second = attempt.record().checkpoints
+    assert first == earlier
+    assert second.path == forged.path
+    assert second.saved >= began
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

@@ -32,7 +32,6 @@ from gmg_tui.machine.folders import remove_tree
 from gmg_tui.model import (
     NO_ATTEMPT,
     AgentSpec,
-    Checkpoint,
     NodesSpec,
     Rank,
     Session,
@@ -163,26 +162,6 @@ async def test_a_worker_waits_for_its_node_only_while_that_is_not_there() -> Non
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     assert reasons == ["for n1", None]
-
-
-async def test_a_new_checkpoint_is_no_older_than_the_attempt_whatever_its_node_reports() -> None:
-    node = Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None)
-    node.available.set()
-    earlier, forged = Checkpoint("/runs/1.pt", 5.0), Checkpoint("/thesis.pt", 6.0)
-    task = Task((), {}, 0, 1, checkpoints=(earlier,))
-    attempt = RemoteAttempt(node, MagicMock(reserve=AsyncMock(), slot=Slot("n1/cpu0", node="n1"), task=task))
-    began, running = time.time(), asyncio.create_task(attempt.run())
-    await asyncio.sleep(0.05)
-    newest = structs.replace(NO_ATTEMPT, number=1, checkpoints=(earlier, forged))
-    attempt.apply_report(
-        AttemptReport(attempt.assignment.key, Worker("n1/cpu0", 0, WorkerState.RUNNING, newest=newest))
-    )
-    first, second = attempt.record().checkpoints
-    assert first == earlier
-    assert second.path == forged.path
-    assert second.saved >= began
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_a_worker_that_was_stopped_is_no_longer_stuck_whatever_its_node_reported_before() -> None:
