@@ -165,7 +165,7 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
             result_names=set(),
             formats=[],
             make_counts=mock.AsyncMock(return_value=Counts(None)),
-            torchrun=False,
+            is_torchrun=False,
             memory_of=lambda _: Memory(()),
             stop_steps=_STEPS,
             group_steps=LEFTOVER_STEPS,

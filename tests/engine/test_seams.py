@@ -298,7 +298,7 @@ def test_a_slot_that_is_not_ready_twice_stays_closed_after_the_first_pause(monke
 def test_the_memory_in_a_sample_from_before_an_attempt_is_not_its_own() -> None:
     memory = GpuMemory("gpu0")
     memory.measure(GpuSample("A", memory_used_mib=100.0))
-    attempt = SimpleNamespace(started_clock=10.0, memory=memory, meter=Meter(), _counted=lambda: None)
+    attempt = SimpleNamespace(started_clock=10.0, memory=memory, meter=Meter(), _count_times=lambda: None)
     for now, used_mib in ((9.0, 5000.0), (11.0, 300.0)):
         sample = GpuSample("A", memory_used_mib=used_mib)
         Readings.measure(cast("Readings", attempt), sample, WorkerState.RUNNING, now, 1, frozenset())

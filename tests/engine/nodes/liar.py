@@ -18,6 +18,7 @@ from gmg_tui.model import (
     Checkpoint,
     Curve,
     Fps,
+    Gpu,
     GpuSample,
     HotSpot,
     Point,
@@ -160,7 +161,10 @@ def main() -> None:
     many = tuple(f"evil/cpu{number}" for number in range(4096))
     named = {"slots": ("\x1b[2J",), "no slots": (), "many slots": many, "twice": ("cpu0", "evil/cpu0")}
     names = named.get(kind, ("evil/cpu0",))
-    send(Welcome(Session(spec, tuple(map(Slot, names)), 1, time.time(), ""), Snapshot(0.0, 0.0, ()), ()))
+    slots = tuple(map(Slot, names)) if kind != "leaves" else (Slot("evil/gpu0", Gpu(0, "GPU-evil", "H100")),)
+    send(Welcome(Session(spec, slots, 1, time.time(), ""), Snapshot(0.0, 0.0, ()), ()))
+    if kind == "leaves":
+        return
     threading.Thread(target=listen, daemon=True).start()
     while True:
         send(Update(Snapshot(time.time(), 0.0, (), samples=(GpuSample("GPU-of-another"),))))
@@ -172,4 +176,5 @@ def main() -> None:
 
 if host.endswith("evil"):
     main()
+    sys.exit()
 os.execvp("sh", ["sh", "-c", command])

@@ -132,3 +132,13 @@ async def test_a_new_checkpoint_is_no_older_than_the_attempt_whatever_its_node_r
     assert second.saved >= began
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.parametrize("kind", ["leaves"], indirect=True)
+async def test_jobs_that_fail_do_not_wait_for_the_gpu_of_a_node_that_is_away(kind: str, tmp_path: Path) -> None:
+    script = tmp_path / "bug.py"
+    script.write_text("raise RuntimeError('CUDA error: an illegal memory access was encountered')")
+    spec = sweep_for([{}] * 5, program(script=str(script)), simulate=1, nodes=structs.replace(_NODES, lost_after_s=2.0))
+    async with running(spec) as run:
+        assert (await run.until_done()).failed == 5
+        await run.client.end(kill=True)
