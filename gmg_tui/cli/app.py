@@ -65,9 +65,9 @@ def _call(command: str, *args: Any, **options: Any) -> int:
 
         install = interpreter.install_command(sys.executable, _LIBRARIES[command])
         raise GmgError(f"{command} needs {_LIBRARIES[command]}; install it with: {install}", 1) from None
-    from gmg_tui.session import unused_folders  # imported by the module
+    from gmg_tui.session import ignored_folders  # imported by the module
 
-    for text in unused_folders():
+    for text in ignored_folders():
         note(text)
     status: int = getattr(module, function or command)(*args, **options)
     return status

@@ -86,7 +86,7 @@ def show(socket: Path, options: Options, *, session_id: str = "", readonly: bool
         print(f"gmg-tui: session {name} keeps running; return with: gmg-tui attach {back}")
         return None
     if outcome.how == "lost" or outcome.snapshot is None:
-        raise GmgError(sessions.parting_text(outcome.session, outcome.reason or "it is gone"), 1)
+        raise GmgError(sessions.engine_lost_text(outcome.session, outcome.reason or "it is gone"), 1)
     from gmg_tui.results.report_text import at_end  # imported after the screen, to open that sooner
 
     await_end(Path(outcome.session.spec.folder))

@@ -77,7 +77,7 @@ class Command(click.Command):
             position += 1
             if (opt := options.get(word)) is None or opt.is_flag or ctx.resilient_parsing:
                 continue
-            if isinstance(opt, Opt) and opt.bare and not opt.takes(following):
+            if isinstance(opt, Opt) and opt.bare and not opt.accepts(following):
                 words[position - 1] = f"{word}={opt.bare}"
             elif position == len(words) or (
                 following in options and following.startswith("--") and word not in _TAKES_OPTIONS

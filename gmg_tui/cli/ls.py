@@ -38,7 +38,7 @@ def ls(*, as_json: bool) -> int:
     remarks = [entry.remark for entry in entries]
     remarks += [line for entry in entries for line in (*_waits(entry), *_alerts(entry))]
     remarks += [f"{each.name} has no readable record; remove it with: gmg-tui rm {each.name}" for each in unlisted()]
-    owners = {each.name: user_name(each.lstat().st_uid) for each in sessions.unreadable_ones()}
+    owners = {each.name: user_name(each.lstat().st_uid) for each in sessions.unreadable_folders()}
     remarks += [f"{name} cannot be read; it belongs to {owner}" for name, owner in owners.items()]
     if entries or any(remarks):
         table.show(_COLUMNS, entries, *filter(None, remarks))
@@ -54,7 +54,7 @@ async def _updated(entry: sessions.SessionEntry) -> sessions.SessionEntry:
     snapshot = await newest_snapshot(entry.record.session)
     if snapshot is None:
         return entry
-    workers = sessions.WorkerBrief.of(snapshot.workers)
+    workers = sessions.WorkerBrief.from_workers(snapshot.workers)
     return structs.replace(entry, record=structs.replace(entry.record, workers=workers, queue=snapshot.queue))
 
 

@@ -110,7 +110,7 @@ def removable(name: str) -> Removable:
         sessions.check_name(name)
         about = folder.lstat()
     except PermissionError as error:
-        raise sessions.unreadable(folder, error) from error
+        raise sessions.unreadable_error(folder, error) from error
     except (GmgError, OSError):
         raise GmgError(f"there is no session {name}; gmg-tui ls lists them", 1) from None
     if not stat.S_ISDIR(about.st_mode):

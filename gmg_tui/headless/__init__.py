@@ -122,7 +122,7 @@ class _Headless:
                 case Bye() if self._snapshot.ended:
                     return
                 case Bye():
-                    raise GmgError(sessions.parting_text(self._session, event.reason), 1)
+                    raise GmgError(sessions.engine_lost_text(self._session, event.reason), 1)
 
     def _show(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot

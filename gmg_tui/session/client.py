@@ -28,7 +28,7 @@ ANSWER_TIMEOUT_S = 10.0
 _SNAPSHOT_S = 3.0
 """Timeout of a snapshot for a list or a scrape, which may take Prometheus 10 s."""
 _CLOSE_S = 1.0
-"""Timeout for flushing the last message on close."""
+"""Timeout for sending the last message on close."""
 _MISSING_SOCKET_TIMEOUT_S = 6.0
 """Timeout for a missing socket: an engine recreates a deleted one within 5 s."""
 _POLL_S = 0.1
@@ -55,7 +55,7 @@ class Source(ABC):
 
     @abstractmethod
     async def watch(self, *, lines: bool = False) -> None:
-        """Starts workers that wait for a viewer; with `lines`, the workers' lines are events too."""
+        """Starts workers that wait for a viewer; with `lines`, `events` also yields the workers' lines."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -77,19 +77,19 @@ class Source(ABC):
 
     async def details(self, slot: str) -> Details:
         """Returns the worker's details."""
-        return _as(Details, await self._ask(Ask(Topic.DETAILS, slot)))
+        return _converted(Details, await self._ask(Ask(Topic.DETAILS, slot)))
 
     async def series(self, slot: str) -> Series:
         """Returns the worker's metrics over its whole life."""
-        return _as(Series, await self._ask(Ask(Topic.SERIES, slot)))
+        return _converted(Series, await self._ask(Ask(Topic.SERIES, slot)))
 
     async def curves(self, slot: str, name: str = "", count: int = 0) -> dict[str, Curve]:
         """Returns the curves of the newest attempt's metrics, or of the one called `name`, with at most `count` points."""
-        return _as(dict[str, Curve], await self._ask(Ask(Topic.CURVES, slot, count=count, name=name)))
+        return _converted(dict[str, Curve], await self._ask(Ask(Topic.CURVES, slot, count=count, name=name)))
 
     async def queue(self, first: int, count: int) -> tuple[JobRecord, ...]:
         """Returns `count` jobs from position `first`: ended ones first, by time, then running, then waiting ones."""
-        return _as(tuple[JobRecord, ...], await self._ask(Ask(Topic.QUEUE, "", first, count)))
+        return _converted(tuple[JobRecord, ...], await self._ask(Ask(Topic.QUEUE, "", first, count)))
 
     async def act_on_jobs(self, action: QueueAction, *jobs: int) -> None:
         """Acts on jobs of the queue."""
@@ -105,24 +105,24 @@ class Source(ABC):
 
     async def tried(self) -> tuple[Tried, ...]:
         """Returns the results by arguments, newest first."""
-        return _as(tuple[Tried, ...], await self._ask(Ask(Topic.TRIED)))
+        return _converted(tuple[Tried, ...], await self._ask(Ask(Topic.TRIED)))
 
-    async def happened(self) -> tuple[Occurrence, ...]:
-        """Returns the session's occurrences, oldest first."""
-        return _as(tuple[Occurrence, ...], await self._ask(Ask(Topic.EVENTS)))
+    async def occurrences(self) -> tuple[Occurrence, ...]:
+        """Returns the session's past events, oldest first."""
+        return _converted(tuple[Occurrence, ...], await self._ask(Ask(Topic.EVENTS)))
 
     async def stacks(self, slot: str) -> tuple[Stacks, ...]:
         """Returns the Python stacks of the worker, or of all ranks of its group."""
-        return _as(tuple[Stacks, ...], await self._ask(Ask(Topic.STACKS, slot)))
+        return _converted(tuple[Stacks, ...], await self._ask(Ask(Topic.STACKS, slot)))
 
     async def speed(self, slot: str) -> SpeedFacts:
-        """Returns the facts about a worker's speed, after a second."""
-        return _as(SpeedFacts, await self._ask(Ask(Topic.SPEED, slot)))
+        """Measures for a second, and returns the facts about a worker's speed."""
+        return _converted(SpeedFacts, await self._ask(Ask(Topic.SPEED, slot)))
 
     async def hot_spot(self, slot: str) -> HotSpot | None:
-        """Returns the slowest function of a worker's script, after two seconds; None without one."""
+        """Samples a worker's stacks for two seconds. Returns the script's hottest function; None without one."""
         found = await self._ask(Ask(Topic.HOT_SPOT, slot))
-        return None if found is None else _as(HotSpot, found)
+        return None if found is None else _converted(HotSpot, found)
 
     async def end(self, *, kill: bool = False) -> None:
         """Stops or kills all workers; returns once the engine has accepted the request."""
@@ -140,14 +140,14 @@ class EngineClient(Source):
         self._reader, self._writer = reader, writer
         self._numbers = numbers_from(1)
         self._answers: dict[int, asyncio.Future[Answer]] = {}
-        self._gone: str | None = None
+        self._gone_reason: str | None = None
         self._workers = welcome.snapshot.workers
         self.on_report: Callable[[msgspec.Raw], None] = lambda _: None
         """Called with an agent's report on its workers."""
 
     @classmethod
     async def connect(cls, path: Path, session_id: str = "", *, readonly: bool = False) -> Self:
-        """Connects to the engine at `path`, whose id must be `session_id` unless empty.
+        """Connects to the engine at `path`, whose session must have the id `session_id` unless that is empty.
 
         With `readonly` the engine refuses every change. Raises `GmgError` if none answers, or a different one.
         """
@@ -166,7 +166,7 @@ class EngineClient(Source):
         except TimeoutError:
             raise GmgError(f"the engine at {path} does not answer; is it stopped (SIGSTOP)?", 1) from None
         except OSError as error:
-            raise GmgError(f"no engine answers at {path}: {_broken(error)}", 1) from error
+            raise GmgError(f"no engine answers at {path}: {_connection_error(error)}", 1) from error
 
     @classmethod
     async def greet(
@@ -178,14 +178,14 @@ class EngineClient(Source):
         readonly: bool = False,
         max_bytes: int = protocol.MAX_MESSAGE_BYTES,
     ) -> Self:
-        """Sends the hello over an open connection to the engine called `name`, like `connect` but without a timeout."""
+        """Like `connect`, over an open connection to the engine called `name`, and without a timeout."""
         reader, writer = streams
         try:
             writer.write(protocol.frame(protocol.Hello(protocol.VERSION, gmg_tui.__version__, session_id, readonly)))
             await writer.drain()
             first = await protocol.read_message(reader, max_bytes)
         except (OSError, EOFError) as error:
-            raise GmgError(f"no engine answers at {name}: {_broken(error)}", 1) from error
+            raise GmgError(f"no engine answers at {name}: {_connection_error(error)}", 1) from error
         if isinstance(first, Welcome):
             return cls(reader, writer, first, max_bytes)
         text = f"the engine at {name} uses another protocol; update gmg-tui and try again"
@@ -198,7 +198,7 @@ class EngineClient(Source):
                 try:
                     message = await protocol.read_message(self._reader, self.max_bytes, self.max_report_bytes)
                 except (OSError, EOFError) as error:
-                    message = Bye(_broken(error))
+                    message = Bye(_connection_error(error))
                 match message:
                     case Answer(id=number):
                         waiting = self._answers.pop(number, None)
@@ -215,7 +215,7 @@ class EngineClient(Source):
                     case Lines():
                         yield message
                     case Welcome():
-                        pass  # always the first message, which connect() reads
+                        pass  # always the first message, which greet() reads
         finally:
             self._fail("the connection to the engine was closed")
 
@@ -239,7 +239,7 @@ class EngineClient(Source):
 
     async def read_log(self, path: str, offset: int) -> protocol.LogPart:
         """Returns part of a log on an agent's node, by its path in the session's folder."""
-        return _as(protocol.LogPart, await self._ask(protocol.ReadLog(path, offset)))
+        return _converted(protocol.LogPart, await self._ask(protocol.ReadLog(path, offset)))
 
     async def close(self) -> None:
         """Disconnects; the engine keeps running."""
@@ -254,13 +254,13 @@ class EngineClient(Source):
             return  # the engine closed it first
 
     async def _send(self, request: protocol.Request) -> None:
-        if self._gone is not None:
-            raise GmgError(self._gone, 1)
+        if self._gone_reason is not None:
+            raise GmgError(self._gone_reason, 1)
         try:
             self._writer.write(protocol.frame(request))
             await self._writer.drain()
         except OSError as error:
-            raise GmgError(f"the engine is gone: {_broken(error)}", 1) from error
+            raise GmgError(f"the engine is gone: {_connection_error(error)}", 1) from error
 
     async def _ask(self, question: Command | Question) -> Any:
         number = next(self._numbers)
@@ -280,7 +280,7 @@ class EngineClient(Source):
         return None if answer.value == protocol.NOTHING else answer.value
 
     def _fail(self, reason: str) -> None:
-        self._gone = self._gone or reason
+        self._gone_reason = self._gone_reason or reason
         for future in self._answers.values():
             if not future.done():
                 future.set_exception(GmgError(reason, 1))
@@ -288,7 +288,7 @@ class EngineClient(Source):
 
 
 async def newest_snapshot(session: Session) -> Snapshot | None:
-    """Returns the state of a running session from its engine; None without an answer in time."""
+    """Returns the state of a running session from its engine; None if it does not answer in time."""
     with suppress(GmgError, TimeoutError):
         async with asyncio.timeout(_SNAPSHOT_S):
             client = await EngineClient.connect(Path(session.spec.socket), session.id, readonly=True)
@@ -313,7 +313,7 @@ async def answering(client: Source) -> AsyncIterator[None]:
         await client.close()
 
 
-def _as(kind: type[T], value: object) -> T:
+def _converted(kind: type[T], value: object) -> T:
     """Returns the value of an answer as `kind`. Raises `GmgError` if it does not fit."""
     try:
         return (
@@ -323,8 +323,8 @@ def _as(kind: type[T], value: object) -> T:
         raise GmgError(f"the engine sent an unexpected answer: {error}", 1) from error
 
 
-def _broken(error: OSError | EOFError) -> str:
-    """Returns the reason for a missing connection to an engine, as a clause."""
+def _connection_error(error: OSError | EOFError) -> str:
+    """Returns a connection error in words, as a clause."""
     match error:
         case ConnectionRefusedError():
             return "no process listens on its socket"

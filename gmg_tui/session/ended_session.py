@@ -17,15 +17,15 @@ from gmg_tui.session.protocol import Ask, Bye, Command, Lines, Question, Topic, 
 from gmg_tui.session.store.database import METRICS, JobAttempt
 from gmg_tui.session.store.reader import Stored, open_store
 
-_POINTS: Final = 720
-"""Points of a chart."""
+_MAX_POINTS: Final = 720
+"""Maximum points of a chart."""
 _RECENT_S: Final = 300.0
-"""Seconds before a worker's end shown in its tile."""
+"""Seconds shown in a worker's tile, before its end."""
 _NOT_RECORDED: Final = "not recorded"
 
 
 class EndedSession(Source):
-    """Answers in place of an engine that has exited, and refuses changes."""
+    """Answers requests in place of an engine that has exited; refuses changes."""
 
     ended = True
 
@@ -46,7 +46,7 @@ class EndedSession(Source):
         yield Bye("")
 
     async def watch(self, *, lines: bool = False) -> None:
-        """Does nothing: no worker waits."""
+        """Does nothing: there are no workers to start."""
 
     async def _ask(self, question: Command | Question) -> Any:
         if not (isinstance(question, Ask) and question.is_harmless):
@@ -60,9 +60,9 @@ class EndedSession(Source):
         worker = snapshot.worker(slot)
         with open_store(self._folder / STORE) as stored:
             if topic is Topic.QUEUE:
-                return tuple(sorted(stored.jobs, key=_order)[question.first :][: max(0, question.count)])
+                return tuple(sorted(stored.jobs, key=_queue_order)[question.first :][: max(0, question.count)])
             if topic is Topic.SERIES:
-                return next(iter(stored.series(_POINTS, slot)), Series(slot, snapshot.time, 1.0))
+                return next(iter(stored.series(_MAX_POINTS, slot)), Series(slot, snapshot.time, 1.0))
             if topic is Topic.TRIED:
                 return self._tried(stored)
             if topic is Topic.EVENTS:
@@ -82,7 +82,7 @@ class EndedSession(Source):
     def _details(self, worker: Worker, ran: list[Attempt]) -> Details:
         """Returns a worker's attempts; its environment and GPU processes were not recorded."""
         spec, newest = self.welcome.session.spec, self._concluded(worker.newest)
-        earlier = [self._concluded(each) for each in ran if each.number != newest.number]
+        earlier = [self._concluded(attempt) for attempt in ran if attempt.number != newest.number]
         return Details(
             slot=worker.slot,
             command=(spec.python, *(("-m",) if spec.module else ()), spec.script, *newest.args),
@@ -95,13 +95,13 @@ class EndedSession(Source):
             extra_env=newest.env,
         )
 
-    def _ran(self, stored: Stored) -> list[JobAttempt]:
-        every = [ran for of_job in stored.attempts.values() for ran in of_job]
-        return [structs.replace(ran, attempt=self._concluded(ran.attempt)) for ran in every]
+    def _job_attempts(self, stored: Stored) -> list[JobAttempt]:
+        attempts = [ran for of_job in stored.attempts.values() for ran in of_job]
+        return [structs.replace(ran, attempt=self._concluded(ran.attempt)) for ran in attempts]
 
     def _tried(self, stored: Stored) -> tuple[Tried, ...]:
         tried = TriedArguments()
-        for ran in sorted(self._ran(stored), key=lambda ran: ran.attempt.started):
+        for ran in sorted(self._job_attempts(stored), key=lambda ran: ran.attempt.started):
             tried.add(ran.slot, ran.attempt)
         return tried.results((), self.welcome.snapshot.time)
 
@@ -110,18 +110,18 @@ class EndedSession(Source):
         queued = self.welcome.session.spec.sweep is not None
         jobs = {job.number: f"job {job.number} ({job.name})" for job in stored.each_job()} if queued else {}
         events = []
-        for ran in self._ran(stored):
-            slot, who, each = ran.slot, jobs.get(ran.job, ran.slot), ran.attempt
-            began = f"{who} has started attempt {each.number}"
-            events.append(Occurrence(0, each.started, OccurrenceKind.STARTED, began, slot))
-            if each.ended is not None and each.state.ended:
-                text = f"{who} has {each.state.value}{f': {each.reason}' if each.reason else ''}"
-                events.append(Occurrence(0, each.ended, OccurrenceKind(each.state.value), text, slot))
+        for ran in self._job_attempts(stored):
+            slot, name, attempt = ran.slot, jobs.get(ran.job, ran.slot), ran.attempt
+            text = f"{name} has started attempt {attempt.number}"
+            events.append(Occurrence(0, attempt.started, OccurrenceKind.STARTED, text, slot))
+            if attempt.ended is not None and attempt.state.ended:
+                text = f"{name} has {attempt.state.value}{f': {attempt.reason}' if attempt.reason else ''}"
+                events.append(Occurrence(0, attempt.ended, OccurrenceKind(attempt.state.value), text, slot))
         events.sort(key=lambda event: event.time)
         return tuple(structs.replace(event, number=number) for number, event in enumerate(events, 1))
 
     def _concluded(self, attempt: Attempt) -> Attempt:
-        """Returns the attempt, failed if the engine died before its end."""
+        """Returns the attempt, marked as failed if the engine died before its end."""
         if attempt.state.ended or not attempt.number:
             return attempt
         ended = max(attempt.started, self.welcome.snapshot.time) if attempt.ended is None else attempt.ended
@@ -131,13 +131,13 @@ class EndedSession(Source):
         """Does nothing: files are open only during requests."""
 
 
-def _order(job: JobRecord) -> tuple[bool, float, int]:
+def _queue_order(job: JobRecord) -> tuple[bool, float, int]:
     """Returns a sort key for the engine's order of a queue."""
     return not job.state.ended, (job.ended or 0.0) if job.state.ended else job.position, job.number
 
 
 def _welcome(folder: Path, session: Session) -> Welcome:
-    """Returns the session's last state, with its GPUs' metrics while workers ran. Raises `GmgError`."""
+    """Returns the session's last state, with its GPUs' last metrics under load. Raises `GmgError`."""
     with open_store(folder / STORE) as stored:
         snapshot = stored.last_snapshot
         if snapshot is None:
@@ -151,7 +151,7 @@ def _welcome(folder: Path, session: Session) -> Welcome:
 
 
 def _samples(session: Session, snapshot: Snapshot, stored: Stored) -> tuple[GpuSample, ...]:
-    """Returns the GPUs' metrics while workers ran: the last snapshot shows them idle."""
+    """Returns the GPUs' last metrics under load: the last snapshot shows them idle."""
     samples = {sample.uuid: sample for sample in snapshot.samples}
     for row in sorted(stored.last_metrics().values(), key=lambda row: row.time):
         slot = session.slot(row.slot)

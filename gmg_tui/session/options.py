@@ -18,7 +18,7 @@ from gmg_tui.model import units
 
 
 class Mark(Flag):
-    """Properties of an option."""
+    """A property of an option."""
 
     NONE = 0
     CONFIG = auto()
@@ -109,7 +109,7 @@ class ThemeName(Choice[str]):
 
 
 class Opt(click.Option):
-    """The declaration of an option: a repeatable one has a tuple as `default`.
+    """An option's declaration; a repeatable option has a tuple as `default`.
 
     Its value sets `field` of `RunSpec` or `TuneSpec`, by default `name`. An option given without a value has the value
     `bare`, unless that is empty. `flag` is its name on the command line, if not `name` with dashes.
@@ -146,8 +146,8 @@ class Opt(click.Option):
             shell_complete=complete_session if name in {"resume", "add"} else None,
         )
 
-    def takes(self, word: str) -> bool:
-        """True if the word after an option with a `bare` value is its value."""
+    def accepts(self, word: str) -> bool:
+        """True if `word`, after an option with a `bare` value, is its value."""
         if self.name == "wait":
             return units.seconds(word, bare=True) is not None
         return word.isdecimal() or word.startswith("{") or (isinstance(self.type, Choice) and word in self.type.choices)
@@ -169,7 +169,7 @@ _KNEE = "Recommend the smallest value within PCT of the fastest."
 _SETTLE = "Seconds a trial is measured; up to three times as long while its rate drifts."
 RUN = (
     Opt("gpus", str, "WHAT", "'all', a count, indices or UUIDs (0,2,5), 'free' or 'free:4'.", _WHERE),
-    Opt("wait", span, "[T]", "With --gpus free: wait until they are, at most T.", SWEEP, None, "wait_s", bare="365d"),
+    Opt("wait", span, "[T]", "With --gpus free: wait for free GPUs, at most T.", SWEEP, None, "wait_s", bare="365d"),
     Opt("cpu", IntRange(1, 4096), "N", "N CPU slots instead of GPUs.", _WHERE),
     Opt("name", str, "NAME", "Session name. [default: script and number]", LINE),
     Opt("python", str, "PATH", "Interpreter. [default: active environment]", _WHERE),
@@ -180,15 +180,15 @@ RUN = (
     Opt("stuck_after", Seconds(2, _DAY_S), "S", _STUCK, RESUMED, 60, "stuck_after_s"),
     Opt("resume_args", words, "ARGS", "Arguments added to continue from {checkpoint}.", SWEEP),
     Opt("on", str, "ALERT=ACTION", "When an alert is raised: show, notify, stop or restart; repeatable.", RESUMED, ()),
-    Opt("pattern", str, "REGEX", "How to parse the script's progress lines.", SWEEP, (), "patterns"),
+    Opt("pattern", str, "REGEX", "Regex for the script's progress lines.", SWEEP, (), "patterns"),
     Opt("no_probe", bool, "", "Do not count steps inside the script.", default=False),
-    Opt("no_pin", bool, "", "Do not keep workers on the CPU cores near their GPU.", COMPARED | RESUMED, False, "pin"),
+    Opt("no_pin", bool, "", "Do not pin workers to the CPU cores near their GPU.", COMPARED | RESUMED, False, "pin"),
     Opt("headless", bool, "", "Print lines instead of a screen.", RESUMED, False),
     Opt("detach", bool, "", "Start, print the session's name, return.", RESUMED, False),
     Opt("summary", str, "FILE", "Also write the summary (JSON) to FILE.", RESUMED),
     Opt("notify", str, "HOW", "Report failures and the end: bell, osc9, osc777 or a command.", RESUMED, ()),
     Opt("simulate", IntRange(1, 64), "N", "Simulate N GPUs and run the bundled script.", LINE | COMPARED),
-    Opt("free_mib", FloatRange(0, _MANY), "MIB", "Memory in use on a GPU that counts as free.", _USUAL, 500.0),
+    Opt("free_mib", FloatRange(0, _MANY), "MIB", "Maximum memory in use on a free GPU.", _USUAL, 500.0),
     Opt("interval", Seconds(0.2, 60), "S", "Seconds between two samples of the GPUs.", _USUAL, 1, "interval_s"),
     Opt("sigint_wait", Seconds(0, 3600), "S", "Seconds from SIGINT to SIGTERM.", _USUAL, 15, "sigint_wait_s"),
     Opt("sigterm_wait", Seconds(0, 3600), "S", "Seconds from SIGTERM to SIGKILL.", _USUAL, 10, "sigterm_wait_s"),
@@ -208,11 +208,11 @@ EXCLUSIVE = (("gpus", "cpu", "simulate"), ("headless", "detach"), ("ddp", "start
 """Mutually exclusive options: one on the command line overrides the others in `config.toml`."""
 
 SCREEN = tuple(opt for opt in RUN if opt.name in {"theme", "ascii_only", "no_mouse", "show_env"})
-"""Options of `RUN` for the screen, which `attach` has too."""
+"""Options of `RUN` for the screen, also options of `attach`."""
 
 SWEEP_ONLY = (
-    Opt("sets", str, "KEY=V1,V2", "Values of a key of the grid; repeatable.", LINE, (), flag="--set"),
-    Opt("add", str, "NAME", "Add the jobs to a sweep that runs.", LINE),
+    Opt("sets", str, "KEY=V1,V2", "Values of a grid key; repeatable.", LINE, (), flag="--set"),
+    Opt("add", str, "NAME", "Add the jobs to a running sweep.", LINE),
     Opt("per_gpu", int, "N", "Jobs on one GPU at once. [default: 1]", SWEEP),
     Opt("timeout", str, "T", "Time limit of an attempt: 30m, 1h30m.", SWEEP),
     Opt("best", str, "COLUMN", "Sort the final table by COLUMN; -COLUMN: smallest first.", SWEEP),
@@ -228,7 +228,7 @@ TUNE_ONLY = (
     Opt("headroom", FloatRange(0, 90), "PCT", "Percent of VRAM to keep free.", TUNE, 10, "headroom_pct"),
     Opt("knee", FloatRange(0, 50), "PCT", _KNEE, TUNE, 3, "knee_pct"),
     Opt("settle", Seconds(1, 3600), "S", _SETTLE, TUNE, 20, "settle_s"),
-    Opt("trial_time", span, "T", "Time limit of a trial with its start.", TUNE, "15m", "trial_time_s"),
+    Opt("trial_time", span, "T", "Time limit of a trial, including its start.", TUNE, "15m", "trial_time_s"),
     Opt("budget", span, "T", "Time limit of the search: 30m, 2h.", TUNE, None, "budget_s"),
     Opt("resume", str, "NAME", "Continue a tuning that has stopped.", LINE | RESUMED),
 )
@@ -241,7 +241,7 @@ TABLES: Mapping[str, tuple[tuple[Opt, ...], ...]] = {
     "sweep": (SWEEP_ONLY, RUN),
     "attach": (SCREEN,),
 }
-"""Options of the commands that read `config.toml`; their help lists the first table."""
+"""Options of the commands that read `config.toml`; their `--help` lists only the first table."""
 
 
 class Options(SimpleNamespace):

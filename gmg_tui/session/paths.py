@@ -31,7 +31,7 @@ from gmg_tui.model.errors import GmgError
 
 RECORD = "session.json"
 NODE_MARK = "node-mark"
-"""A file with the id of the session's engine: an agent that finds it shares the folder."""
+"""Name of a file with the id of the session's engine: an agent that finds it shares the folder."""
 AGENT_MARK = "gmg-tui-agent "
 """Prefix of the line that reports success or an error of `gmg-tui agent`."""
 ENGINE_LOG = "engine.log"
@@ -45,7 +45,7 @@ RANKS = "ranks"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _SUFFIX = re.compile(r"\.(?:pyw?|sh|toml|json|ya?ml)$")
 _SOCKET_PATH_BYTES = 107
-"""Longest path of a UNIX socket on Linux (sun_path without its terminating zero)."""
+"""Maximum path of a UNIX socket on Linux (sun_path without its terminating zero)."""
 _LOCK_TIMEOUT_S = 5.0
 """Timeout of an engine's lock, which other commands hold briefly to check it."""
 _LOG_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC  # O_RDWR also opens a pipe
@@ -64,7 +64,7 @@ def sessions_folder() -> Path:
     if given is None:
         raise GmgError(f"user {os.getuid()} has no home folder for sessions; set HOME or XDG_STATE_HOME", 1)
     distrusted = _claim(given / "gmg-tui")
-    others = [each / ".local/state" for each in homes()] if distrusted is not None else []
+    others = [home / ".local/state" for home in homes()] if distrusted is not None else []
     for folder in (given, *others):
         if _claim(folder / "gmg-tui") is None:
             return folder / "gmg-tui" / "sessions"
@@ -72,7 +72,7 @@ def sessions_folder() -> Path:
 
 
 def _claim(folder: Path) -> str | None:
-    """Returns the reason that another user could change a folder; creates it where others could do so first."""
+    """Returns the reason that another user could change a folder, if any; creates it before others can."""
     reason = distrust(folder)
     if reason is not None and not os.path.lexists(folder):
         with suppress(OSError):
@@ -81,7 +81,7 @@ def _claim(folder: Path) -> str | None:
     return reason
 
 
-def unused_folders() -> Iterator[str]:
+def ignored_folders() -> Iterator[str]:
     """Yields a sentence for each configured folder that is ignored because another user could change it."""
     given = state_folder()
     if given is not None and (reason := _claim(given / "gmg-tui")):
@@ -109,16 +109,16 @@ def folders() -> list[Path]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise unreadable(sessions_folder(), error) from error
+        raise unreadable_error(sessions_folder(), error) from error
 
 
-def unreadable_ones() -> list[Path]:
+def unreadable_folders() -> list[Path]:
     """Returns the folders of sessions without read permission, such as those made by `sudo gmg-tui`. Raises `GmgError`."""
     return [folder for folder in folders() if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK)]
 
 
-def unreadable(folder: Path, error: OSError) -> GmgError:
-    """Returns the error for an unreadable folder, naming its owner if that is another user."""
+def unreadable_error(folder: Path, error: OSError) -> GmgError:
+    """Makes the error for an unreadable folder, with its owner if that is another user."""
     owner = ""
     for path in (folder, *folder.parents):
         with suppress(OSError):
@@ -130,7 +130,7 @@ def unreadable(folder: Path, error: OSError) -> GmgError:
 
 
 def restore_rights(folder: Path) -> bool:
-    """Restores the user's rights to a session's folder that a script has changed; True if needed. Raises `OSError`."""
+    """Restores the user's rights to a session's folder if a script has changed them. Returns True if so. Raises `OSError`."""
     mode = folder.lstat().st_mode
     if not stat.S_ISDIR(mode) or mode & stat.S_IRWXU == stat.S_IRWXU:
         return False
@@ -183,7 +183,7 @@ def socket_path(name: str) -> Path:
 
 
 def socket_candidates(spec: RunSpec) -> Iterator[Path]:
-    """Yields the sockets to try for a session: `NAME.sock`, then one for namesakes in other state folders.
+    """Yields the sockets to try for a session: `NAME.sock`, then one that differs from those of other state folders.
 
     Raises `GmgError` if no folder can be used for the second one.
     """
@@ -209,7 +209,7 @@ def bind_socket(path: Path) -> socket.socket | None:
 
 
 def remove_stale_socket(path: Path) -> None:
-    """Removes a socket without a listening process. Raises `OSError`."""
+    """Removes a socket if no process listens on it. Raises `OSError`."""
     if not path.is_socket():
         return
     with socket.socket(socket.AF_UNIX) as client:

@@ -40,7 +40,7 @@ class Action(StrEnum):
 
 
 class Topic(StrEnum):
-    """Topics of `Ask`, each a method of `client.Source`."""
+    """Topics of `Ask`; `client.Source` has a method for each."""
 
     DETAILS = "details"
     SERIES = "series"
@@ -66,10 +66,10 @@ class Hello(Struct, frozen=True, tag=True):
 
 
 class Watch(Struct, frozen=True, tag=True):
-    """The client is ready: workers that wait for a viewer start."""
+    """Start workers that wait for a viewer."""
 
     lines: bool = False
-    """True to get the workers' lines, from the oldest kept ones on."""
+    """True to get the workers' lines, starting with the oldest kept ones."""
 
 
 class Seen(Struct, frozen=True, omit_defaults=True):
@@ -117,8 +117,8 @@ class Ask(Struct, frozen=True, tag=True, omit_defaults=True):
         return self.topic not in (Topic.STACKS, Topic.HOT_SPOT)
 
     def select(self, curves: Mapping[str, Curve]) -> dict[str, Curve]:
-        """Returns the curves to answer with."""
-        return {name: each.thinned(self.count) for name, each in curves.items() if self.name in ("", name)}
+        """Selects and thins the curves for the answer."""
+        return {name: curve.thinned(self.count) for name, curve in curves.items() if self.name in ("", name)}
 
 
 class End(Struct, frozen=True, tag=True):
@@ -161,7 +161,7 @@ class ReadLog(Struct, frozen=True, tag=True):
     path: str
     """Relative to the session's folder."""
     offset: int
-    """Counted in all bytes that were written to the log, including those that were cut out since."""
+    """Counted in all bytes ever written to the log, including those cut out since."""
 
 
 Command = Act | Edit | End | ActOnJobs | AddJobs | UseSlot | SetSlot
@@ -213,7 +213,7 @@ class LogPart(Struct, frozen=True, omit_defaults=True):
 
     data: bytes = b""
     end: int = 0
-    """Its end, counted like `offset`; bytes before it that were cut out are missing in `data`."""
+    """Its end, counted like `ReadLog.offset`; bytes that were cut out are missing in `data`."""
     file: int = 0
     """The file's inode."""
 
@@ -229,11 +229,11 @@ class Answer(Struct, frozen=True, tag=True):
     error: str | None = None
     """One line; None if it succeeded."""
     value: msgspec.Raw = NOTHING
-    """Decoded by whoever asked: nobody else's answers cost anything."""
+    """Decoded by the caller that asked."""
 
     @classmethod
-    def carrying(cls, number: int, value: object) -> Self:
-        """Returns the answer with this value. Raises what the encoder raises if it cannot be sent."""
+    def with_value(cls, number: int, value: object) -> Self:
+        """Returns the answer with this value. Raises the encoder's errors if it cannot be sent."""
         return cls(number, value=msgspec.Raw(encoded(_encoder.encode, value)))
 
 
@@ -263,7 +263,7 @@ class ProtocolError(ConnectionError):
 
 
 def frame(message: Request | Message) -> bytes:
-    """Returns the bytes that carry `message`."""
+    """Encodes a message as a frame."""
     body = encoded(_encoder.encode, message)
     return len(body).to_bytes(_LENGTH_BYTES, "big") + body
 

@@ -21,19 +21,19 @@ from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.model.states import Moment, WorkerState
 from gmg_tui.model.text import encoded, one_line
 from gmg_tui.session import paths
-from gmg_tui.session.paths import ENGINE_LOG, LOGS, RECORD, STORE, folders, is_locked, unreadable, unreadable_ones
+from gmg_tui.session.paths import ENGINE_LOG, LOGS, RECORD, STORE, folders, is_locked
 
 SILENT_S = 120.0
 """Seconds without a write after which an engine on another machine is lost; it writes its record every 30 s."""
-_ROOM_BYTES = 2048
+_SPARE_BYTES = 2048
 _MAX_BYTES = 64 << 20
-"""Limit of a record: no engine writes a larger one, and reading it could exhaust memory."""
+"""Maximum size of a record: engines write smaller ones, and reading a larger one could exhaust memory."""
 _KILL_TIMEOUT_S = 5.0
-"""Timeout for killed processes to exit; one that waits for a driver may never exit."""
+"""Timeout for killed processes to exit: one that waits for a driver may never do so."""
 _POLL_S, _END_POLL_S = 0.05, 0.5
-_STORE_S = 2.0
-"""Timeout for a query of a store."""
-_MAX_COMMAND = 200
+_STORE_TIMEOUT_S = 2.0
+"""Timeout for reading a store."""
+_MAX_COMMAND_CHARS = 200
 ENGINE_DIED = "the engine of its session died"
 """Reason of the failed workers of a lost session."""
 
@@ -54,8 +54,8 @@ class WorkerBrief(Struct, frozen=True):
     group: Rank | msgspec.UnsetType = msgspec.UNSET
 
     @classmethod
-    def of(cls, workers: tuple[Worker, ...]) -> tuple[Self, ...]:
-        """Returns the brief forms of `workers`; their rates add up."""
+    def from_workers(cls, workers: tuple[Worker, ...]) -> tuple[Self, ...]:
+        """Summarises `workers`, with rates that can be summed."""
         counted = {worker.slot for worker in summable(workers) if not worker.stuck}
         copied = ("slot", "state", "stuck", "pid", "attempt", "reason", "alerts")
         return tuple(
@@ -82,7 +82,7 @@ class Record(Struct, frozen=True):
     """True if the engine was killed, and its leftovers have been ended."""
 
     def last_state(self, snapshot: Snapshot) -> Snapshot:
-        """Returns the state after the engine's end or death, from the last snapshot, which may lack ends after a full disk."""
+        """Returns the state after the engine's end or death: the last snapshot may lack ends because of a full disk."""
         if self.ended is None or self.lost:
             return snapshot.after_loss(ENGINE_DIED)
         ends = {worker.slot: worker for worker in self.workers if worker.state.ended}
@@ -99,7 +99,7 @@ class Record(Struct, frozen=True):
     def after_loss(self, died: float) -> Self:
         """Returns the record after the engine died at that Unix time: no worker or job is running."""
         lost = {"state": WorkerState.FAILED, "stuck": False, "pid": None, "reason": ENGINE_DIED, "alerts": ()}
-        workers = tuple(each if each.state.ended else structs.replace(each, **lost) for each in self.workers)
+        workers = tuple(brief if brief.state.ended else structs.replace(brief, **lost) for brief in self.workers)
         queue = self.queue and self.queue.after_loss()
         return structs.replace(self, workers=workers, queue=queue, ended=died, lost=True)
 
@@ -134,7 +134,7 @@ class SessionEntry(Struct, frozen=True):
 
     @property
     def remark(self) -> str:
-        """One line about its loss or the other machine it runs on; else empty."""
+        """One line about its loss, or about the machine it runs on if that is another; else empty."""
         if self.away:
             return f"{self.name} runs on {self.host}: use gmg-tui there"
         if self.state != "lost":
@@ -160,11 +160,11 @@ def worker_log(worker: Worker) -> str:
 
 
 def resume_hint(spec: RunSpec) -> str:
-    """Returns how to continue an interrupted sweep or tuning; empty for a plain run."""
+    """Returns a clause with the command that continues a sweep or tuning; empty for a plain run."""
     return f"continue with: gmg-tui {spec.command} --resume {spec.name}" if spec.sweep is not None else ""
 
 
-def parting_text(session: Session, reason: str) -> str:
+def engine_lost_text(session: Session, reason: str) -> str:
     """Returns the message about an engine that died while its workers ran."""
     log = Path(session.spec.folder) / ENGINE_LOG
     lost = f"the engine of session {session.spec.name} was lost: {reason}; its watchdog ends its workers; see {log}"
@@ -179,7 +179,7 @@ def write_record(record: Record) -> None:
     path = Path(record.session.spec.folder) / RECORD
     data = encoded(msgspec.json.encode, record)
     try:
-        write_own(path, msgspec.json.format(data, indent=2) + b"\n" + b" " * _ROOM_BYTES)
+        write_own(path, msgspec.json.format(data, indent=2) + b"\n" + b" " * _SPARE_BYTES)
     except OSError as error:
         size = 0 if isinstance(error, PermissionError) else path.stat().st_size
         if record.ended is None or size < len(data):
@@ -191,7 +191,7 @@ def write_record(record: Record) -> None:
 def read_record(folder: Path) -> tuple[Record, float] | None:
     """Returns the content of `session.json`, and the Unix time of its last write; None if it cannot be read.
 
-    The session's name and folder are those it has now, whatever the file says: it may have been moved or copied.
+    The session gets the name and path of `folder`, which may differ from the file's: it may have been moved or copied.
     """
     if (read := _read(folder)) is None:
         return None
@@ -262,8 +262,8 @@ def find(name: str | None, *, running: bool) -> SessionEntry:
         raise GmgError(elsewhere or nothing, 1)
     named = next((session for session in sessions if session.name == name), None)
     if named is None:
-        if (folder := next((each for each in unreadable_ones() if each.name == name), None)) is not None:
-            raise unreadable(folder, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+        if (folder := next((path for path in paths.unreadable_folders() if path.name == name), None)) is not None:
+            raise paths.unreadable_error(folder, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
         hint = nearest(name, [session.name for session in sessions]) or "; gmg-tui ls lists them"
         raise GmgError(f"there is no session {name}{hint}", 1)
     if named in fitting:
@@ -279,9 +279,9 @@ def split_words(words: tuple[str, ...]) -> tuple[str | None, str | None]:
 
 
 def await_end(name: str | None, report: Callable[[str], None]) -> SessionEntry:
-    """Waits until a session whose engine was killed is lost: its watchdog ends its workers first.
+    """Waits for the watchdog of a killed engine, which ends the workers. Does not wait for a running engine.
 
-    On another machine, waits until it writes again or is silent for `SILENT_S`. `report` gets a line before the wait.
+    On another machine, waits until it writes again or is silent for `SILENT_S`. Calls `report` with a line before waiting.
     Returns the session called `name`, or the newest. Raises `GmgError` if there is none.
     """
     first = entry = find(name, running=False)
@@ -299,7 +299,7 @@ def clear_lost(report: Callable[[str], None]) -> None:
     """Kills leftover processes of this user's lost sessions on this machine, and updates the sessions' records.
 
     A killed engine's watchdog holds the lock while it ends the workers: processes are left only if both died.
-    `report` gets a line for each killed process and each error.
+    Calls `report` with a line for each killed process and each error.
     """
     for entry in listing():
         if entry.state != "lost" or entry.record.lost:
@@ -316,18 +316,18 @@ def clear_lost(report: Callable[[str], None]) -> None:
         with suppress(OSError):
             paths.remove_stale_socket(Path(session.spec.socket))
         try:
-            write_record(entry.record.after_loss(_last_sign_of_life(entry)))
+            write_record(entry.record.after_loss(_last_write(entry)))
         except OSError as error:
             report(f"{entry.name}: cannot write {entry.folder / RECORD}: {error.strerror}")
 
 
-def _last_sign_of_life(entry: SessionEntry) -> float:
+def _last_write(entry: SessionEntry) -> float:
     """Returns the Unix time of a dead engine's last write: to its record every 30 s, to its store each second."""
     from gmg_tui.session.store.database import StoreError  # other commands need no SQLite
     from gmg_tui.session.store.reader import open_store
 
     try:
-        with open_store(entry.folder / STORE, _STORE_S) as stored:
+        with open_store(entry.folder / STORE, _STORE_TIMEOUT_S) as stored:
             snapshot, rows = stored.last_snapshot, stored.last_metrics().values()
     except StoreError:
         return entry.written
@@ -335,7 +335,7 @@ def _last_sign_of_life(entry: SessionEntry) -> float:
 
 
 def _is_copy(entry: SessionEntry) -> bool:
-    """True unless the session's record names its folder, or one that is gone; a copy's may be unreadable, or no path."""
+    """True if the session's record names another existing folder, or one that cannot be checked."""
     read = _read(entry.folder)
     try:
         return read is not None and not Path(read[0].session.spec.folder).samefile(entry.folder)
@@ -353,7 +353,7 @@ def _kill(session: Session, report: Callable[[str], None]) -> list[int]:
         for process in left:
             with suppress(OSError):  # it has ended
                 if process.pid not in reported:
-                    command = one_line(processes.command_line(process.pid)[:_MAX_COMMAND]).strip()
+                    command = one_line(processes.command_line(process.pid)[:_MAX_COMMAND_CHARS]).strip()
                     report(f"{session.spec.name}: ending process {process.pid} ({command})")
                     reported.add(process.pid)
                 processes.send(process, signal.SIGKILL)

@@ -92,7 +92,7 @@ class ScriptedEngine:
 
     @property
     def briefs(self) -> tuple[sessions.WorkerBrief, ...]:
-        return sessions.WorkerBrief.of(self.snapshot.workers)
+        return sessions.WorkerBrief.from_workers(self.snapshot.workers)
 
     async def leave(self, *, ended: bool) -> None:
         """End in order, or (not `ended`) as a killed engine would."""
@@ -183,7 +183,7 @@ class ScriptedEngine:
                         if self.mute:
                             continue
                         part = tuple(self.jobs[first : first + count])
-                        writer.write(protocol.frame(Answer.carrying(number, part)))
+                        writer.write(protocol.frame(Answer.with_value(number, part)))
                     case request:
                         raise AssertionError(request)
         except (OSError, EOFError):

@@ -18,7 +18,7 @@ _IMPATIENT = (
 
 def test_the_command_to_continue_a_lost_sweep_is_reported() -> None:
     session = ScriptedEngine(sweep=SweepSpec()).session
-    reported = sessions.parting_text(session, "it was killed")
+    reported = sessions.engine_lost_text(session, "it was killed")
     assert reported.endswith(f"see {session.spec.folder}/engine.log; continue with: gmg-tui sweep --resume sim-1")
 
 

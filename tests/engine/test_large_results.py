@@ -53,13 +53,13 @@ def _received(answer: Answer) -> Answer:
 def test_an_answer_that_cannot_be_sent_fails_its_request() -> None:
     details = Details("cpu0", (), "/", {"NAME": 1 << 64}, (), "", ())  # type: ignore[dict-item]
     with pytest.raises(OverflowError) as raised:
-        Answer.carrying(7, details)
+        Answer.with_value(7, details)
     assert (_received(_failed(7, raised.value)).error or "").startswith("internal error (OverflowError: ")
 
 
 def test_an_answer_is_decoded_only_by_whoever_asked() -> None:
     lists: list[list[int]] = [[]] * 100_000
-    answer = _received(Answer.carrying(7, lists))
+    answer = _received(Answer.with_value(7, lists))
     assert isinstance(answer.value, msgspec.Raw)
     assert msgspec.msgpack.decode(answer.value) == lists
     assert _received(Answer(8)).value == protocol.NOTHING

@@ -89,7 +89,7 @@ async def _looked_at(folder: Path, slot: str) -> None:
     assert (await source.details(slot)).attempts
     assert await source.tried()
     whose = "job 1 (" if entry.record.session.spec.sweep is not None else f"{slot} has started"
-    assert any(event.text.startswith(whose) for event in await source.happened())
+    assert any(event.text.startswith(whose) for event in await source.occurrences())
 
 
 @pytest.mark.slow

@@ -107,7 +107,7 @@ def test_folders_of_another_user_in_the_environment_are_not_used(
         monkeypatch.setenv(name, str(theirs))
     assert sessions.sessions_folder() == home / ".local/state/gmg-tui/sessions"
     assert runtime_folder() is None
-    assert len(list(sessions.unused_folders())) == 2
+    assert len(list(sessions.ignored_folders())) == 2
     monkeypatch.setenv("HOME", str(theirs))  # as sudo may keep it
     real = Path(pwd.getpwuid(os.getuid()).pw_dir)
     assert sessions.sessions_folder() == real / ".local/state/gmg-tui/sessions"

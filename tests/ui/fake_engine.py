@@ -174,7 +174,7 @@ class FakeEngine(EngineClient):
         await self._hear("tried")
         return self.tried_so_far
 
-    async def happened(self) -> tuple[Occurrence, ...]:
+    async def occurrences(self) -> tuple[Occurrence, ...]:
         await self._hear("happened")
         return self.events_so_far
 

@@ -67,7 +67,7 @@ async def test_an_unanswered_request_fails_and_a_late_answer_is_not_mistaken_for
         for request in (late, then):
             assert isinstance(request, Numbered)
             assert isinstance(request.question, Ask)
-            engine.say(Answer.carrying(request.id, _details(request.question.slot)))
+            engine.say(Answer.with_value(request.id, _details(request.question.slot)))
         assert (await asking).slot == "gpu1"
         listening.cancel()
 

@@ -122,7 +122,7 @@ class Client:
 
     async def _answer(self, number: int, question: Question) -> None:
         try:
-            self._reply(Answer.carrying(number, await self._value_of(question)))
+            self._reply(Answer.with_value(number, await self._value_of(question)))
         except Exception as error:
             self._reply(_failed(number, error))
 

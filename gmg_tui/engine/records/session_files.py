@@ -120,7 +120,7 @@ class SessionFiles:
             if self._ended:
                 return True
             self._ended = ended
-            briefs = sessions.WorkerBrief.of(snapshot.workers)
+            briefs = sessions.WorkerBrief.from_workers(snapshot.workers)
             try:
                 self._restore_rights()
                 ended_at = time.time() if ended else None

@@ -27,16 +27,16 @@ VERSION = 12
 A record may get a field with a default without a new version. Any other change needs the next version, and code to open the
 earlier ones; `tests/samples/stores` has a session of each.
 """
-_BUSY_TIMEOUT_S = 5.0
-_STALE_S = 60.0
+_LOCK_TIMEOUT_S = 5.0
+_STALE_LOCK_S = 60.0
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
-"""Ends a journal that names another (SQLite's file format, 3)."""
+"""Last bytes of a journal that names another journal (SQLite's file format, 3)."""
 _PROGRESS_STEPS = 10_000
 """SQLite instructions between checks of the clock, about 100 µs."""
-_STEPS: Final = ((3600.0, 10), (86_400.0, 60))
-"""Pairs of an age and the step of metrics older than that, seconds."""
+_THINNING: Final = ((3600.0, 10), (86_400.0, 60))
+"""Ages, and the intervals to which older metrics are thinned; both in seconds."""
 MAX_ROWS = 5000
-"""Maximum rows that one call reads for each step."""
+"""Maximum rows that one call of `thin` reads for each interval."""
 _MAXIMA: Final = ("memory_used_mib", "temperature_c")
 """Metrics reduced to their maximum; all others are averaged."""
 METRICS: Final = ("fps", "gpu_util_pct", "memory_used_mib", "power_w", "temperature_c", "sm_pct")
@@ -85,7 +85,7 @@ class AttemptCurves(Struct, frozen=True, omit_defaults=True):
 
 
 class MetricsRow(NamedTuple):
-    """A slot's metrics over one second, or several after `thin`."""
+    """A slot's metrics over one second, or over several once thinned."""
 
     time: float
     """Unix time of the first second."""
@@ -159,18 +159,18 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
 def without_nan(value: Any) -> Any:
     """Returns a record with NaN and infinities as texts, since JSON has none."""
     if isinstance(value, dict):
-        return {name: without_nan(each) for name, each in value.items()}
+        return {name: without_nan(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [without_nan(each) for each in value]
+        return [without_nan(item) for item in value]
     return f"{NAN}{value}" if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def with_nan(value: Any) -> Any:
     """Returns a stored record with its NaN and infinities."""
     if isinstance(value, dict):
-        return {name: with_nan(each) for name, each in value.items()}
+        return {name: with_nan(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [with_nan(each) for each in value]
+        return [with_nan(item) for item in value]
     return float(value.removeprefix(NAN)) if isinstance(value, str) and value in _NANS else value
 
 
@@ -221,7 +221,7 @@ def open_for_reading(path: Path, within_s: float | None = None) -> sqlite3.Conne
     if not path.exists():
         raise StoreError(f"{path}: there is no store; it was removed, or the session had none")
     # Opened for writing, to roll back a killed engine's unfinished transaction.
-    db = _connect(path, _BUSY_TIMEOUT_S if within_s is None else within_s)
+    db = _connect(path, _LOCK_TIMEOUT_S if within_s is None else within_s)
     try:
         if within_s is not None:
             until = time.monotonic() + within_s
@@ -240,7 +240,7 @@ def open_for_reading(path: Path, within_s: float | None = None) -> sqlite3.Conne
 def check_files(path: Path) -> None:
     """Raises `StoreError` if a script has replaced a file of the store, for example with a pipe, which would block SQLite.
 
-    Also for a journal that names another one, in which case SQLite may remove that file (Atomic Commit In SQLite, 5.5).
+    Also raises it for a journal that names another file, which SQLite may remove (Atomic Commit In SQLite, 5.5).
     """
     journal = path.with_name(f"{path.name}-journal")
     for file in (path, journal, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))):
@@ -250,10 +250,10 @@ def check_files(path: Path) -> None:
     with suppress(FileNotFoundError), journal.open("rb") as opened:
         opened.seek(max(0, opened.seek(0, os.SEEK_END) - len(_JOURNAL_MAGIC)))
         if opened.read() == _JOURNAL_MAGIC:
-            raise StoreError(f"{journal}: not the journal of a session, which has no other")
+            raise StoreError(f"{journal}: not a session's journal: it names another")
 
 
-def _connect(path: Path, timeout_s: float = _BUSY_TIMEOUT_S) -> sqlite3.Connection:
+def _connect(path: Path, timeout_s: float = _LOCK_TIMEOUT_S) -> sqlite3.Connection:
     """Connects to an existing store; on disks without record locks, the folder `store.sqlite.lock` is the lock."""
     check_files(path)
     options = "mode=rw"
@@ -261,7 +261,7 @@ def _connect(path: Path, timeout_s: float = _BUSY_TIMEOUT_S) -> sqlite3.Connecti
         options += "&vfs=unix-dotfile"
         lock = path.with_name(f"{path.name}.lock")
         with suppress(OSError):
-            if time.time() - lock.stat().st_mtime > _STALE_S:  # of a killed process: queries take less than a minute
+            if time.time() - lock.stat().st_mtime > _STALE_LOCK_S:  # a killed process's: queries take under a minute
                 lock.rmdir()
     uri = f"file:{quote(os.fsencode(path))}?{options}"
     return sqlite3.connect(uri, timeout=timeout_s, isolation_level=None, check_same_thread=False, uri=True)
@@ -271,12 +271,12 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version not in (0, VERSION):
         reads = f"format {version}, this version reads {VERSION}"
-        hint = "; update gmg-tui" if version > VERSION else ""
-        raise StoreError(f"{path}: another gmg-tui made this store ({reads}){hint}")
+        advice = "; update gmg-tui" if version > VERSION else ""
+        raise StoreError(f"{path}: another gmg-tui made this store ({reads}){advice}")
     return int(version)
 
 
-def combined(metric: str) -> str:
+def combining_sql(metric: str) -> str:
     """Returns the SQL expression that combines a metric of several rows."""
     if metric in _MAXIMA:
         return f"max({metric})"
@@ -286,7 +286,7 @@ def combined(metric: str) -> str:
 _COLUMNS = {
     **{name: name for name in MetricsRow._fields},
     "time": "min(time)",
-    **{metric: combined(metric) for metric in METRICS},
+    **{metric: combining_sql(metric) for metric in METRICS},
     "seconds": "sum(seconds)",
 }
 # Rows that lack a metric are combined separately, so that `seconds` is the weight of all metrics in a row.
@@ -306,7 +306,7 @@ def thin(db: sqlite3.Connection) -> bool:
     Raises `sqlite3.Error`.
     """
     newest = db.execute("SELECT time FROM metrics ORDER BY rowid DESC LIMIT 1").fetchone()
-    full = [_thin(db, step_s, newest[0] - age_s) for age_s, step_s in _STEPS] if newest is not None else []
+    full = [_thin(db, step_s, newest[0] - age_s) for age_s, step_s in _THINNING] if newest is not None else []
     return any(full)
 
 

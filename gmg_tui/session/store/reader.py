@@ -15,13 +15,13 @@ from msgspec import Struct, structs
 from gmg_tui.model import JobRecord, Point, Series, Snapshot, WorkerState
 from gmg_tui.model.curves import best_of
 from gmg_tui.session.store import database
-from gmg_tui.session.store.database import METRICS, AttemptCurves, JobAttempt, MetricsRow, StoreError, combined
+from gmg_tui.session.store.database import METRICS, AttemptCurves, JobAttempt, MetricsRow, StoreError, combining_sql
 
 _COLUMNS = {
     "time": "sum((time + (seconds - 1) / 2.0) * seconds) / sum(seconds)",
     "slot": "slot",
     **dict.fromkeys(("job", "state"), "max({})"),
-    **{metric: combined(metric) for metric in METRICS},
+    **{metric: combining_sql(metric) for metric in METRICS},
     "seconds": "sum(seconds)",
 }
 _METRICS = f"""
@@ -42,8 +42,8 @@ SELECT slot, job, CAST((time - first) / ? AS INTEGER) AS block, avg(fps)
 FROM metrics JOIN runs USING (slot, job) WHERE state = 'running' AND fps IS NOT NULL
 GROUP BY slot, job, block HAVING block > 0 ORDER BY slot, job, block
 """
-_PAUSE = 2.5
-"""Gap between metrics, in intervals, that counts as a pause."""
+_MIN_PAUSE_INTERVALS = 2.5
+"""Minimum gap between metrics, in intervals, that counts as a pause."""
 _STATES = """
 SELECT time, slot, state
 FROM (SELECT time, slot, state, lag(state || job) OVER (PARTITION BY slot ORDER BY time) AS before, job FROM metrics)
@@ -52,7 +52,7 @@ WHERE state || job IS NOT before ORDER BY slot, time
 
 
 def create(path: Path, jobs: Iterable[JobRecord]) -> None:
-    """Creates a store with waiting `jobs`. Raises `StoreError`."""
+    """Creates a store with `jobs` that wait. Raises `StoreError`."""
     records = (structs.replace(job, position=float(job.number)) for job in jobs)
     try:
         with closing(database.open_for_writing(path)) as db:
@@ -136,31 +136,31 @@ class Stored:
         decoder = msgspec.json.Decoder(_Extremes)
         for number, record in self._db.execute("SELECT job, record FROM curves WHERE rank = 0"):
             best = jobs.setdefault(number, {})
-            for name, of in decoder.decode(record).curves.items():
-                if point := best_of(name, (best.get(name), of.lowest, of.highest)):
+            for name, extremes in decoder.decode(record).curves.items():
+                if point := best_of(name, (best.get(name), extremes.lowest, extremes.highest)):
                     best[name] = point
         return jobs
 
     def metrics(self, points: int) -> list[MetricsRow]:
-        """Returns the metrics sorted by slot and time, for each slot about `points` of equal intervals.
+        """Returns the metrics sorted by slot and time: for each slot about `points` equal intervals.
 
-        Each has the interval's last job, the maxima of memory and temperature, and the means of all other metrics.
+        Each row has its interval's last job, the maxima of memory and temperature, and the means of all other metrics.
         """
         return [step.metrics for step in self._steps(points)]
 
     def series(self, points: int, slot: str = "", *, last_s: float = math.inf) -> list[Series]:
         """Returns about `points` metrics at even steps, of one slot or all, over the last `last_s` seconds."""
         steps = self._steps(points, slot, last_s)
-        return [_series(slot, list(of)) for slot, of in groupby(steps, lambda step: step.metrics.slot)]
+        return [_series(slot, list(group)) for slot, group in groupby(steps, lambda step: step.metrics.slot)]
 
     def _steps(self, points: int, slot: str = "", last_s: float = math.inf) -> Iterator[_Step]:
         rows = self._db.execute(_METRICS, {"slot": slot, "points": points, "last_s": min(last_s, 1e12)})
         return (msgspec.convert((row[:-3], *row[-3:]), _Step) for row in rows)
 
     def rate_blocks(self, block_s: float) -> dict[tuple[str, int | None], list[float]]:
-        """Returns mean rates over blocks of `block_s` seconds, by slot and job, leaving out the first: a warm-up."""
+        """Returns mean rates over blocks of `block_s` seconds, by slot and job, without the first block, a warm-up."""
         rows = self._db.execute(_BLOCKS, (block_s,))
-        return {key: [row[3] for row in of] for key, of in groupby(rows, itemgetter(0, 1))}
+        return {key: [row[3] for row in group] for key, group in groupby(rows, itemgetter(0, 1))}
 
     def last_metrics(self) -> dict[tuple[str, int | None], MetricsRow]:
         """Returns the last metrics by slot and job, preferably from its running state."""
@@ -172,9 +172,9 @@ class Stored:
         known = (row for row in self._db.execute(_STATES) if row[2] is not None)
         return [msgspec.convert(row, tuple[float, str, WorkerState]) for row in known]
 
-    def _attempts(self, which: str, *parameters: object) -> list[JobAttempt]:
+    def _attempts(self, clauses: str, *parameters: object) -> list[JobAttempt]:
         decoder = msgspec.json.Decoder(JobAttempt)
-        rows = self._db.execute(f"SELECT record FROM attempts {which}", parameters)  # noqa: S608 - a text of this class
+        rows = self._db.execute(f"SELECT record FROM attempts {clauses}", parameters)  # noqa: S608 - a text of this class
         return [decoder.decode(record) for (record,) in rows]
 
 
@@ -198,7 +198,7 @@ def open_store(path: Path, within_s: float | None = None) -> Iterator[Stored]:
 
 
 def _curves(record: str) -> AttemptCurves:
-    if database.NAN not in record:  # which is faster
+    if database.NAN not in record:  # the usual case, and faster
         return msgspec.json.decode(record, type=AttemptCurves)
     return msgspec.convert(database.with_nan(msgspec.json.decode(record)), AttemptCurves)
 
@@ -209,7 +209,7 @@ def _series(slot: str, recorded: Sequence[_Step]) -> Series:
     steps: list[tuple[float | None, ...]] = []
     interval_s, before = math.inf, 0.0
     for row, _, _, number in recorded:
-        is_pause = row.time - before > _PAUSE * max(interval_s, step_s)
+        is_pause = row.time - before > _MIN_PAUSE_INTERVALS * max(interval_s, step_s)
         steps += [(None,) * 5 if is_pause or not steps else steps[-1]] * (number - len(steps))
         steps.append((row.fps, row.gpu_util_pct, row.memory_used_mib, row.power_w, row.sm_pct))
         interval_s, before = math.inf if is_pause else row.time - before, row.time

@@ -22,14 +22,14 @@ MAX_METRICS = 20_000
 """Maximum unwritten rows: some minutes of 64 slots, a few megabytes."""
 _METRICS_INTERVAL_S = 5.0
 """Interval between writes if only metrics wait."""
-_THIN_S = 60.0
+_THIN_INTERVAL_S = 60.0
 _RETRY_S = 1.0
-_REFUSED_RETRY_S = 10.0
-"""Retry time of a closing writer."""
-_HUNG_S = 20.0
-"""Timeout of closing: a network file system may never answer."""
-_MAX_WRITTEN_WAIT_S = 1.0
-_EXPORT_REST = 50.0
+_CLOSING_RETRY_S = 10.0
+"""Seconds to retry while closing."""
+_CLOSE_TIMEOUT_S = 20.0
+"""Timeout for closing: a network file system may never answer."""
+_WRITTEN_TIMEOUT_S = 1.0
+_EXPORT_PAUSE_RATIO = 50.0
 """Pause after an export, as a multiple of its duration."""
 
 
@@ -84,11 +84,11 @@ class StoreWriter:
         self._closing = False
         self._task: asyncio.Task[None] | None = None
         self._db: sqlite3.Connection | None = None
-        self._is_new = True
-        """True until the store is opened: recreating it would lose earlier records."""
+        self._may_create = True
+        """True until the store has been opened: recreating it later would lose records."""
         self._exporting: asyncio.Task[None] | None = None
         self._export_trouble: str | None = None
-        self._ended = False
+        self._has_job_ended = False
         """True if a job has ended since the last export."""
         self._export_at = self._thin_at = 0.0
         """Earliest next export and thinning, monotonic seconds."""
@@ -98,7 +98,7 @@ class StoreWriter:
         self._task = asyncio.create_task(self._run())
 
     def put(self, *records: Record) -> None:
-        """Queues records: metrics are written within seconds, all others at once.
+        """Queues records. Metrics are written within seconds, all others at once.
 
         If too many metrics wait, the oldest are dropped.
         """
@@ -109,21 +109,21 @@ class StoreWriter:
             self._due.set()
 
     async def written(self) -> None:
-        """Waits until no record but metrics is unwritten, at most `_MAX_WRITTEN_WAIT_S`: the disk may hang."""
+        """Waits until all records but metrics are written, at most `_WRITTEN_TIMEOUT_S`: the disk may hang."""
         if self._fresh.records or self._waiting.records:
             with suppress(TimeoutError):
-                async with asyncio.timeout(_MAX_WRITTEN_WAIT_S):
+                async with asyncio.timeout(_WRITTEN_TIMEOUT_S):
                     await self._written.wait()
 
     async def close(self) -> None:
-        """Writes the backlog, exports files, and ends; gives up if the disk keeps failing."""
+        """Writes the backlog, exports files, and closes the store; gives up if the disk keeps failing."""
         self._closing = True
         self._due.set()
         if self._task is not None:
-            await asyncio.wait([self._task], timeout=_HUNG_S)
+            await asyncio.wait([self._task], timeout=_CLOSE_TIMEOUT_S)
 
     async def _run(self) -> None:
-        give_up, before = float("inf"), None
+        give_up_at, before = float("inf"), None
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_METRICS_INTERVAL_S):
@@ -131,16 +131,16 @@ class StoreWriter:
             self._due.clear()
             closing = self._closing
             if closing:
-                give_up = min(give_up, time.monotonic() + _REFUSED_RETRY_S)
+                give_up_at = min(give_up_at, time.monotonic() + _CLOSING_RETRY_S)
             try:
-                trouble = await self._write() or await self._exported(closing=closing)
+                trouble = await self._write() or await self._export_if_due(closing=closing)
             except Exception as error:  # a bug: the engine continues without the store
                 _log.exception("the store cannot be written")
                 trouble = f"{self._path}: {type(error).__name__}: {error}"
             if trouble != before:
                 before = trouble
                 self._trouble(trouble)
-            if closing and (not self._waiting or time.monotonic() >= give_up):
+            if closing and (not self._waiting or time.monotonic() >= give_up_at):
                 await in_daemon_thread(self._close)
                 return
             if trouble is not None:
@@ -152,7 +152,7 @@ class StoreWriter:
         fresh, self._fresh = self._fresh, _Backlog()
         for record in fresh:
             self._waiting.put(record)
-            self._ended = self._ended or (isinstance(record, JobRecord) and record.state.ended)
+            self._has_job_ended = self._has_job_ended or (isinstance(record, JobRecord) and record.state.ended)
         trouble = await in_daemon_thread(self._write_all) if self._waiting else None
         if trouble is None:
             self._waiting = _Backlog()
@@ -163,8 +163,8 @@ class StoreWriter:
     def _write_all(self) -> str | None:
         try:
             if self._db is None:
-                self._db = database.open_for_writing(self._path, create=self._is_new)
-                self._is_new = False
+                self._db = database.open_for_writing(self._path, create=self._may_create)
+                self._may_create = False
             database.check_files(self._path)
             database.write(self._db, self._waiting)
             self._thin(self._db)
@@ -181,40 +181,40 @@ class StoreWriter:
         now = time.monotonic()
         if now < self._thin_at:
             return
-        self._thin_at = now + _THIN_S
+        self._thin_at = now + _THIN_INTERVAL_S
         try:
             if thin(db):
                 self._thin_at = now
         except sqlite3.Error:
             _log.exception("the metrics cannot be thinned")
 
-    async def _exported(self, *, closing: bool) -> str | None:
-        """Starts an export if due, beside later writes; awaits the last. Returns one line if files are out of date."""
-        due = self._ended and time.monotonic() >= self._export_at
+    async def _export_if_due(self, *, closing: bool) -> str | None:
+        """Starts an export in the background if due; awaits it if `closing`. Returns the last export's error, if any."""
+        due = self._has_job_ended and time.monotonic() >= self._export_at
         if self._export is None or not (due or closing):
             return self._export_trouble
         if closing and self._exporting is not None:
             await asyncio.wait([self._exporting])
         if self._exporting is None or self._exporting.done():
-            self._ended = False
+            self._has_job_ended = False
             self._exporting = asyncio.create_task(self._generate(self._export))
         if closing:
             await self._exporting
         return self._export_trouble
 
     async def _generate(self, export: Callable[[], None]) -> None:
-        begun = time.monotonic()
+        started = time.monotonic()
         try:
             await in_daemon_thread(export)
         except (OSError, StoreError) as error:
             text = str(error)
             if isinstance(error, OSError):
                 text = f"{error.filename or self._path.parent}: {error.strerror}"
-            self._export_trouble, self._ended = f"{text}; the results' files are out of date", True
-            self._due.set()  # to report that
+            self._export_trouble, self._has_job_ended = f"{text}; the results' files are out of date", True
+            self._due.set()  # to report the error
         else:
             self._export_trouble = None
-        self._export_at = time.monotonic() + max(_RETRY_S, _EXPORT_REST * (time.monotonic() - begun))
+        self._export_at = time.monotonic() + max(_RETRY_S, _EXPORT_PAUSE_RATIO * (time.monotonic() - started))
 
     def _close(self) -> None:
         if self._db is not None:

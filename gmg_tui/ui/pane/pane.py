@@ -121,7 +121,7 @@ class Pane(Vertical):
                     lambda event: [Fact(event.kind.value, event.text)],
                     lambda happened: (happened or ())[::-1],
                     lambda _: self._waiting_text or "Nothing has happened yet.",
-                    lambda _: engine.happened(),
+                    lambda _: engine.occurrences(),
                 )
             case Tab.SETUP:
                 setup = Facts(block_width=70)

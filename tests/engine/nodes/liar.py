@@ -92,7 +92,7 @@ def listen() -> None:
                     assigned[question.slot] = assignment
             elif isinstance(question, End):
                 requested_end.set()
-            send(Answer.carrying(request.id, answer(question) if kind == "absurd" else None))
+            send(Answer.with_value(request.id, answer(question) if kind == "absurd" else None))
     os._exit(0)
 
 

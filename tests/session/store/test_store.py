@@ -154,7 +154,7 @@ def test_the_journal_of_a_session_given_by_another_user_removes_no_file(tmp_path
     header = magic + struct.pack(">5I", 0, 1234, path.stat().st_size // page, 512, page)
     named = struct.pack(">I", (1 << 30) // page + 1) + name + struct.pack(">II", len(name), sum(name)) + magic
     (tmp_path / f"{STORE}-journal").write_bytes(header.ljust(512, b"\0") + named)
-    with pytest.raises(StoreError, match="not the journal of a session"), open_store(path):
+    with pytest.raises(StoreError, match="it names another"), open_store(path):
         pass
     assert precious.exists()
 
@@ -341,7 +341,7 @@ async def test_files_that_cannot_be_written_are_reported_and_retried(folder: Pat
 async def test_a_removed_store_is_reported_and_not_made_again(
     folder: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch, harm: str
 ) -> None:
-    monkeypatch.setattr(writer, "_REFUSED_RETRY_S", 1.0)
+    monkeypatch.setattr(writer, "_CLOSING_RETRY_S", 1.0)
     path = folder / STORE
     missing = folder if harm == "folder" else path
     store, troubles = opened()
@@ -360,7 +360,7 @@ async def test_a_removed_store_is_reported_and_not_made_again(
 async def test_a_locked_store_is_reported_and_waited_for(
     folder: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "_BUSY_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(database, "_LOCK_TIMEOUT_S", 0.1)
     create(folder / STORE, [])
     with contextlib.closing(sqlite3.connect(folder / STORE, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
@@ -402,7 +402,7 @@ async def test_a_full_disk_does_not_delay_the_end_and_a_frozen_one_is_readable(
     create(small_disk / STORE, [JobRecord(1, "a")])
     _remount(small_disk, "ro")
     assert len(load_jobs(small_disk / STORE)) == 1
-    monkeypatch.setattr(writer, "_REFUSED_RETRY_S", 1.0)
+    monkeypatch.setattr(writer, "_CLOSING_RETRY_S", 1.0)
     store, troubles = opened()
     store.put(records.finished(1))
     await store.close()
