@@ -18,7 +18,7 @@ from gmg_tui.cli.prestart import PrestartedEngine
 from gmg_tui.cli.printing import note
 from gmg_tui.jobs.argument_placeholders import as_text, fill, names_in, values_for
 from gmg_tui.jobs.sweep import plan
-from gmg_tui.jobs.sweep.settings import Settings, from_options, read, sets
+from gmg_tui.jobs.sweep.settings import Settings, from_options, parse_sets, read
 from gmg_tui.machine.files import reading, write_atomic
 from gmg_tui.model import JobRecord, RunSpec, Session, Slot, SweepSpec, WorkerState, units
 from gmg_tui.model.errors import GmgError
@@ -58,13 +58,13 @@ def sweep(options: Options, engine: PrestartedEngine, file: str | None, program:
         file = str(simulation.SWEEP)
     if options.retry_failed:
         raise GmgError("--retry-failed needs --resume NAME")
-    values = sets(options.sets)
+    values = parse_sets(options.sets)
     options = options.replace(env=options.given.get("env", ()), gpus=options.given.get("gpus"))
     fields = run_spec.check_queued(options)
     upper, lower = _settings(options.given), _settings(options.below)
     if program is not None:
         upper = structs.replace(upper, script=program.script, args=program.args, module=program.module)
-    settings = lower.under(Settings() if file is None else read(file)).under(upper)
+    settings = lower.overridden_by(Settings() if file is None else read(file)).overridden_by(upper)
     run_spec.check_wait(options, settings.gpus_text)
     run_spec.alert_actions(f"{kind}={action}" for kind, action in settings.on.items())
     made = plan.make(settings, file or "sweep", values, run_spec.check_script)
@@ -80,7 +80,7 @@ def sweep(options: Options, engine: PrestartedEngine, file: str | None, program:
 
     def make() -> RunSpec:
         spec = run_spec.create_session(options, fields, program, after=file, jobs=made.jobs)
-        return plan.applied(structs.replace(spec, sweep=sweep), settings)
+        return plan.apply(structs.replace(spec, sweep=sweep), settings)
 
     return start(options, make, engine=engine)
 
@@ -94,7 +94,7 @@ def _resume(options: Options, engine: PrestartedEngine) -> int:
     assert spec.sweep is not None
     cpu = None if options.gpus is not None else spec.cpu
     sweep = structs.replace(spec.sweep, retry_failed=options.retry_failed)
-    spec = plan.applied(structs.replace(spec, cpu=cpu, sweep=sweep), _settings(options.given))
+    spec = plan.apply(structs.replace(spec, cpu=cpu, sweep=sweep), _settings(options.given))
     jobs = load_jobs(Path(spec.folder) / sessions.STORE)
     if options.per_gpu not in (None, 1) and any(job.width > 1 for job in jobs):
         raise GmgError("--per-gpu: jobs on several GPUs cannot share them; leave it out")
@@ -137,7 +137,7 @@ def add(options: Options, file: str | None, program: Program | None) -> int:
     status. Raises `GmgError`.
     """
     run_spec.check_given(options, _ADD_OPTIONS, f"--add {options.add}: the session's options cannot change")
-    values = sets(options.sets)
+    values = parse_sets(options.sets)
     if not values and file is None and program is None:
         raise GmgError(f"--add {options.add}: give --set KEY=V1,V2, or a FILE")
     entry = sessions.find(options.add, running=False)
@@ -155,7 +155,7 @@ def add(options: Options, file: str | None, program: Program | None) -> int:
     if given.script is not None and _resolved(given.script, Path()) != _resolved(spec.script, Path(spec.cwd)):
         raise GmgError(f"{spec.name} runs {spec.script}, not {given.script}; start a sweep of its own", 1)
     before = load_jobs(Path(spec.folder) / sessions.STORE)
-    settings = _session_settings(spec, before).under(given)
+    settings = _session_settings(spec, before).overridden_by(given)
     texts = (*map(as_text, settings.args or ()), *map(as_text, settings.env.values()), str(settings.ddp))
     used = {*given.defaults, *(name for text in texts for name in names_in(text))}
     defaults = {name: value for name, value in settings.defaults.items() if name in used}

@@ -36,7 +36,7 @@ from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.scheduling.trial_source import TrialSource, search_of
 from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.workers.slot import EngineSlot
-from gmg_tui.jobs.job_queue import queue_of
+from gmg_tui.jobs.job_queue import restore_queue
 from gmg_tui.machine.blocking_calls import begin, in_daemon_thread
 from gmg_tui.machine.folders import remove_own
 from gmg_tui.machine.gpu import egl
@@ -175,7 +175,7 @@ class Engine:
         elif spec.sweep is None:
             scheduler = PlainScheduler(slots, workplace, recorder)
         else:
-            board = SlotBoard(slots, queue_of(folder / sessions.STORE, spec.sweep, count, self._store, tried))
+            board = SlotBoard(slots, restore_queue(folder / sessions.STORE, spec.sweep, count, self._store, tried))
             if hardware.awaited is not None:
                 board.set_awaited(hardware.awaited.acquire())
             scheduler = QueueScheduler(board, workplace, recorder, self._changed)

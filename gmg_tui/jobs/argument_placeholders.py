@@ -21,8 +21,8 @@ CHECKPOINT_NAMES = ("checkpoint", "checkpoint_dir", "checkpoint_name", "checkpoi
 NAME = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 """A placeholder's name; dots and dashes allow hydra's `optim.lr` and the names of options."""
 
-_MARK = re.compile(r"(?P<foreign>\$\{NAME\})|\{\{|\}\}|\{(?P<name>NAME)\}".replace("NAME", NAME.pattern))
-_BARE = re.compile(r"[\w@%+=:,./{}-]+", re.ASCII)
+_PLACEHOLDER = re.compile(r"(?P<foreign>\$\{NAME\})|\{\{|\}\}|\{(?P<name>NAME)\}".replace("NAME", NAME.pattern))
+_UNQUOTED = re.compile(r"[\w@%+=:,./{}-]+", re.ASCII)
 _SEED_STEP = 1000
 """Distance between the seeds of two workers: scripts count up from a seed for their environments."""
 
@@ -50,7 +50,7 @@ def fill(text: str, values: Mapping[str, object]) -> str:
         doubled -= 1
         return "}"
 
-    return _MARK.sub(value, text)
+    return _PLACEHOLDER.sub(value, text)
 
 
 def fill_some(text: str, values: Mapping[str, object]) -> str:
@@ -63,12 +63,12 @@ def fill_some(text: str, values: Mapping[str, object]) -> str:
         value_text = as_text(values[name])
         return value_text.replace("{", "{{").replace("}", "}}") if "{" in value_text else value_text
 
-    return _MARK.sub(value, text)
+    return _PLACEHOLDER.sub(value, text)
 
 
 def names_in(text: str) -> tuple[str, ...]:
     """Returns the names of the placeholders in `text`, each once, in order."""
-    return tuple(dict.fromkeys(match["name"] for match in _MARK.finditer(text) if match["name"] is not None))
+    return tuple(dict.fromkeys(match["name"] for match in _PLACEHOLDER.finditer(text) if match["name"] is not None))
 
 
 def check_names(texts: Iterable[str], known: Sequence[str]) -> None:
@@ -81,11 +81,11 @@ def check_names(texts: Iterable[str], known: Sequence[str]) -> None:
 
 def join_args(args: Sequence[str]) -> str:
     """Joins arguments in shell syntax, without quoting the braces of placeholders."""
-    return " ".join(arg if _BARE.fullmatch(arg) else shlex.quote(arg) for arg in args)
+    return " ".join(arg if _UNQUOTED.fullmatch(arg) else shlex.quote(arg) for arg in args)
 
 
 def as_text(value: object) -> str:
-    """Formats a value to be filled in: booleans as in TOML and JSON, all others as Python does."""
+    """Formats a value for a placeholder: booleans as in TOML and JSON, all others like `str`."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -18,7 +18,7 @@ from gmg_tui.session.store.writer import StoreWriter
 
 _KILLED = "interrupted: the engine was killed"
 _Unseen = Mapping[int, Iterable[Checkpoint]]
-"""Files that processes reported to a killed engine, which may have missed some, by PID."""
+"""Files that processes reported to a killed engine, by PID; it may have missed some."""
 
 
 class JobQueue:
@@ -26,16 +26,16 @@ class JobQueue:
 
     Attributes:
         records: The jobs' records by number, without results: these may be large, and are in the store.
-        version: Changes with the queue.
-        before_s: Seconds that jobs ran before the sweep was resumed.
+        version: Changes whenever the queue does.
+        before_s: Run time before the sweep was resumed, seconds.
     """
 
     def __init__(self, records: Iterable[JobRecord], before_s: float = 0.0) -> None:
-        self.records = {record.number: _bare(record) for record in records}
+        self.records = {record.number: _without_result(record) for record in records}
         self.version = 0
         self.before_s = before_s
         self._waiting: deque[int] = deque()
-        self._kinds: Counter[tuple[int, str | None]] = Counter()
+        self._requirements: Counter[tuple[int, str | None]] = Counter()
         """Counts of waiting jobs, by number of slots and required slot."""
         self._running: dict[int, None] = {}
         """The jobs on slots, in starting order."""
@@ -49,7 +49,7 @@ class JobQueue:
         for record in ordered:
             if not record.state.ended:
                 self._waiting.append(record.number)
-                self._kinds[record.width, record.only] += 1
+                self._requirements[record.width, record.only] += 1
         for record in sorted(ordered, key=lambda record: record.ended or 0.0):
             if record.state.ended:
                 self._end(record)
@@ -67,9 +67,9 @@ class JobQueue:
         return len(self._running)
 
     @property
-    def kinds(self) -> Iterable[tuple[int, str | None]]:
+    def requirements(self) -> Iterable[tuple[int, str | None]]:
         """Requirements of the waiting jobs: the number of slots, and the required slot, if any."""
-        return self._kinds.keys()
+        return self._requirements.keys()
 
     def ended(self, state: WorkerState) -> int:
         """Returns the number of jobs that ended in `state`."""
@@ -94,7 +94,7 @@ class JobQueue:
         left = [(max(0.0, usual_s - spent_s), self.records[number].width) for number, spent_s in occupied_s.items()]
         if left and not self.waiting and not any(left_s for left_s, _ in left):
             return None  # the running jobs take longer than usual
-        waiting_s = usual_s * sum(count * width for (width, _), count in self._kinds.items())
+        waiting_s = usual_s * sum(count * width for (width, _), count in self._requirements.items())
         total_s = waiting_s + sum(left_s * width for left_s, width in left)
         return max([total_s / lanes, *(left_s for left_s, _ in left)])
 
@@ -102,11 +102,11 @@ class JobQueue:
 
     def add(self, record: JobRecord) -> None:
         """Adds a job at its position."""
-        self.records[record.number] = _bare(record)
+        self.records[record.number] = _without_result(record)
         self._insert(record)
 
     def extend(self, jobs: Iterable[JobRecord], slots: int) -> list[JobRecord]:
-        """Appends jobs to a session with this number of slots. Returns their records.
+        """Appends jobs, for a session with this number of slots. Returns their records.
 
         Raises `GmgError`, and appends none, if a job's name is taken or it needs too many slots.
         """
@@ -117,38 +117,38 @@ class JobQueue:
             if record.name in taken:
                 raise GmgError(f"there is a job {record.name} already; try again", 1)
             if record.width > slots:
-                raise GmgError(f"job {record.name} {_too_wide(record, slots)}", 1)
+                raise GmgError(f"job {record.name} {_width_error(record, slots)}", 1)
             taken.add(record.name)
         for record in added:
             self.add(record)
         return added
 
     def occupy(self, number: int) -> JobRecord:
-        """Moves a waiting job to slots."""
+        """Moves a waiting job onto slots. Returns its record."""
         record = self.records[number]
-        self._leave(record)
+        self._remove(record)
         self._running[number] = None
         return record
 
     def update(self, record: JobRecord) -> None:
-        """Updates a job on slots."""
+        """Replaces the record of a job on slots."""
         self.records[record.number] = record
         self.version += 1
 
     def release(self, record: JobRecord) -> None:
         """Moves a job off its slots: it has ended, or waits again at its old position."""
-        record = self.records[record.number] = _bare(record)
+        record = self.records[record.number] = _without_result(record)
         del self._running[record.number]
         (self._end if record.state.ended else self._insert)(record)
 
     def _insert(self, record: JobRecord) -> None:
         insort(self._waiting, record.number, key=lambda other: self.records[other].position)
-        self._kinds[record.width, record.only] += 1
+        self._requirements[record.width, record.only] += 1
         self.version += 1
 
-    def _leave(self, record: JobRecord) -> None:
+    def _remove(self, record: JobRecord) -> None:
         self._waiting.remove(record.number)
-        self._kinds -= Counter({(record.width, record.only): 1})
+        self._requirements -= Counter({(record.width, record.only): 1})
         self.version += 1
 
     @property
@@ -199,26 +199,26 @@ class JobQueue:
             position = self.front_position if waiting else record.position
             return self._reopen(record, position=position, reason=None)
         if number not in waiting:
-            what = "has ended" if record.state.ended else "is running"
-            raise GmgError(f"job {number} ({record.name}) {what}; only waiting jobs can be skipped", 1)
-        self._leave(record)
+            state = "has ended" if record.state.ended else "is running"
+            raise GmgError(f"job {number} ({record.name}) {state}; only waiting jobs can be skipped", 1)
+        self._remove(record)
         skipped = self.records[number] = structs.replace(record, state=WorkerState.STOPPED, reason=SKIPPED)
         self._end(skipped)
         return skipped
 
 
-def _bare(record: JobRecord) -> JobRecord:
+def _without_result(record: JobRecord) -> JobRecord:
     return structs.replace(record, result=None)
 
 
-def queue_of(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, tried: TriedArguments) -> JobQueue:
-    """Restores the queue of a sweep on this number of slots from its store. Raises `StoreError`.
+def restore_queue(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, tried: TriedArguments) -> JobQueue:
+    """Restores the queue of a sweep from its store, for this number of slots. Raises `StoreError`.
 
     Jobs left running by a killed engine wait again, with the checkpoints they had saved, and so do failed ones if
     requested. Adds all attempts to `tried`.
     """
     with open_store(path) as stored:
-        before, attempts = stored.jobs, [ran for those in stored.attempts.values() for ran in those]
+        before, attempts = stored.jobs, [ran for of_job in stored.attempts.values() for ran in of_job]
         last, metrics = stored.last_snapshot, stored.last_metrics()
     unseen = collect_abandoned(path.parent.name)
     for ran in attempts:
@@ -231,13 +231,13 @@ def queue_of(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, tried
             store.put(structs.replace(ran, attempt=attempt))
         tried.add(ran.slot, attempt)
     records = [_resumed(record, slots, unseen, retry_failed=sweep.retry_failed) for record in before]
-    store.put(*(record for was, record in zip(before, records, strict=True) if record is not was))
+    store.put(*(record for old, record in zip(before, records, strict=True) if record is not old))
     return JobQueue(records, last.total_s if last is not None else 0.0)
 
 
 def _resumed(record: JobRecord, slots: int, unseen: _Unseen, *, retry_failed: bool) -> JobRecord:
-    """Returns a job's record at the engine's start: failed if it needs more slots than there are."""
-    if record.halted and not record.state.ended:  # the engine was killed within the stop's waits
+    """Returns a job's record at the engine's start, as failed if it needs more slots than there are."""
+    if record.halted and not record.state.ended:  # the engine was killed while it stopped the job
         return structs.replace(record, state=WorkerState.STOPPED, reason=_KILLED)
     if retry_failed and record.state is WorkerState.FAILED:
         record = structs.replace(record, state=WorkerState.WAITING, reason=None, ended=None)
@@ -246,14 +246,14 @@ def _resumed(record: JobRecord, slots: int, unseen: _Unseen, *, retry_failed: bo
         record = structs.replace(record, state=WorkerState.WAITING, reason=_KILLED, last=last)
     if record.state.ended or record.width <= slots:
         return record
-    return structs.replace(record, state=WorkerState.FAILED, reason=_too_wide(record, slots))
+    return structs.replace(record, state=WorkerState.FAILED, reason=_width_error(record, slots))
 
 
 def _with_unseen(attempt: Attempt, unseen: _Unseen) -> Attempt:
     """Adds to an attempt the files that its killed engine may have missed."""
-    saved = (each for each in unseen.get(attempt.pid or 0, ()) if each.saved >= attempt.started)
+    saved = (file for file in unseen.get(attempt.pid or 0, ()) if file.saved >= attempt.started)
     return structs.replace(attempt, checkpoints=checkpoints.merge(attempt.checkpoints, saved))
 
 
-def _too_wide(record: JobRecord, slots: int) -> str:
+def _width_error(record: JobRecord, slots: int) -> str:
     return f"needs {units.count(record.width, 'slot')} at once, but there {'is' if slots == 1 else 'are'} {slots}"

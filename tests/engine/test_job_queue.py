@@ -375,7 +375,7 @@ async def test_an_attempt_killed_with_its_engine_ends_with_its_last_metrics(tmp_
         writer = StoreWriter(path, lambda line: None)
         writer.start()
         if resumed:
-            job_queue.queue_of(path, SweepSpec(), 1, writer, TriedArguments())
+            job_queue.restore_queue(path, SweepSpec(), 1, writer, TriedArguments())
         else:
             rows = [MetricsRow(records.START + second, "cpu0", 1, 9.0, None, None, None, None) for second in range(40)]
             writer.put(job, records.attempt_of(job, ended=None), *rows)

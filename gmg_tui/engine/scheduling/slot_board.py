@@ -180,7 +180,7 @@ class SlotBoard:
         """True if all waiting jobs need benched slots."""
         used, benched = [name for name in self.slots if self.used(name)], self.benched()
         left = [name for name in used if name not in benched]
-        kinds = list(self.queue.kinds)
+        kinds = list(self.queue.requirements)
         return any(_suffices(used, *kind) for kind in kinds) and not any(_suffices(left, *kind) for kind in kinds)
 
     # Which GPUs are benched
@@ -340,7 +340,7 @@ class SlotBoard:
             return "the session is being stopped"
         if not self.used(name):
             return "not used"
-        widths = [width for width, only in self.queue.kinds if only in (None, name)]
+        widths = [width for width, only in self.queue.requirements if only in (None, name)]
         if not widths:
             return "no job is left for this slot" if self.queue.waiting else "no job is left"
         awaited = self._closed_reason(engine_slot) or self._wait_reason(engine_slot)

@@ -19,7 +19,7 @@ from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
 from gmg_tui.engine.scheduling.scheduler import JobRun
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.jobs.tune.fit import Settling
+from gmg_tui.jobs.tune.fit import RateMeter
 from gmg_tui.jobs.tune.search import Search
 from gmg_tui.model import FPS, NO_ATTEMPT, JobRecord, QueueAction, Trial, TrialKind, TrialState, WorkerState, units
 from gmg_tui.model.errors import GmgError
@@ -51,7 +51,7 @@ class TrialRun:
     def _begin(self, attempt: int) -> None:
         """Measures the attempt with this number from now on."""
         self._attempt = attempt
-        self._settling = Settling(self._spec, self.trial.kind)
+        self._meter = RateMeter(self._spec, self.trial.kind)
         self._read_at_s: float | None = None
         """Time of the metric's last reading, in seconds of the attempt."""
         self._integral = 0.0
@@ -71,7 +71,7 @@ class TrialRun:
     @property
     def measured(self) -> bool:
         """True if its rate is precise enough."""
-        return self._settling.is_done
+        return self._meter.is_done
 
     def check(self, worker: Worker, *, counts: bool, other_cores: float | None) -> None:
         """Measures the rate; called each second while it runs.
@@ -95,7 +95,7 @@ class TrialRun:
             if self._start_s is None:
                 self._start_s = elapsed_s
             if counts:
-                self._settling.add(*done)
+                self._meter.add(*done)
                 users = (alert.text for alert in worker.alerts if alert.kind == "shared")
                 self._gpu_users = self._gpu_users or next(users, None)
                 self._other_cores += [other_cores] if other_cores is not None else []
@@ -131,12 +131,12 @@ class TrialRun:
         return structs.replace(
             self.trial,
             state=TrialState.RUNNING,
-            rate=self._settling.rate,
+            rate=self._meter.rate,
             memory_mib=attempt.memory_peak_mib,
             gpu_util_pct=attempt.gpu_util_mean_pct,
             power_w=attempt.power_mean_w,
             start_s=self._start_s,
-            measured_s=self._settling.measured_s or None,
+            measured_s=self._meter.measured_s or None,
             disturbance=self._disturbance,
         )
 
@@ -159,7 +159,7 @@ class TrialRun:
         by_itself = worker.state is finished and _number(value) is not None
         if isinstance(value, float) and not math.isfinite(value):
             return TrialState.FAILED, f"{self._spec.metric} is {value}: the run has diverged"
-        if self.measured or by_itself or (attempt.timed_out and self._settling.rate is not None):
+        if self.measured or by_itself or (attempt.timed_out and self._meter.rate is not None):
             return TrialState.MEASURED, None
         if worker.state is not finished and not attempt.timed_out:
             return TrialState.FAILED, worker.reason
@@ -170,7 +170,7 @@ class TrialRun:
     def _too_short(self, attempt: model.Attempt) -> str:
         lived = units.span(attempt.elapsed_s(clock.now()))
         if self.measures:
-            measured = units.span(self._settling.measured_s)
+            measured = units.span(self._meter.measured_s)
             return f"the script ended after {lived}, {measured} of it measured, before its rate was precise enough: let it run longer"
         what = f"a number called {self._spec.metric!r}"
         if self._spec.metric == FPS:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from gmg_tui.jobs.argument_placeholders import CHECKPOINT_NAMES, as_text, names_in
-from gmg_tui.jobs.sweep.settings import BUILT_IN, MAX_NAME_BYTES, Settings, safe, stored
+from gmg_tui.jobs.sweep.settings import BUILT_IN, MAX_NAME_BYTES, Settings, safe, storable
 from gmg_tui.model import AlertAction, JobRecord, RunSpec, SweepSpec, Value
 from gmg_tui.model.errors import GmgError, listed, nearest
 
@@ -19,34 +19,33 @@ _Grid = Mapping[str, tuple[Value, ...]]
 
 
 class Plan(NamedTuple):
-    """The jobs of a sweep, and a warning for the user, possibly empty."""
+    """The jobs of a sweep, and a warning for the user, or an empty string."""
 
     jobs: tuple[JobRecord, ...]
     warning: str = ""
 
 
 class _Draft(NamedTuple):
-    """A job still without a number and a unique name."""
+    """A job that does not yet have a number and a unique name."""
 
     name: str
     values: dict[str, Value]
     place: str
-    """Its place in the settings, for the end of a clause."""
+    """Its place in the settings, to append to a message, such as ` in the grid`."""
 
 
 def make(
     settings: Settings, where: str, sets: _Grid, check_script: Callable[[str, bool], None], taken: Iterable[str] = ()
 ) -> Plan:
-    """Makes the jobs of the settings and values of `--set`, with names that are not `taken`. Raises `GmgError`.
+    """Makes the jobs from the settings and the values of `--set`, with names not in `taken`. Raises `GmgError`.
 
-    `where` is the file, for messages; `check_script` raises `GmgError` unless the script, or True for a module, can be
-    run.
+    `where` is the file, for messages. `check_script(script, is_module)` raises `GmgError` if the script cannot be run.
     """
     if settings.script is None:
         raise GmgError(f'{where}: script is missing; give script = "sim.py" in the file, or --script SCRIPT')
     check_script(settings.script, bool(settings.module))
     if (settings.per_gpu or 1) > 1 and settings.ddp not in (None, 1):
-        raise GmgError(f"{where}: jobs on several GPUs cannot share them; leave out per_gpu")
+        raise GmgError(f"{where}: jobs on several GPUs cannot share them; remove per_gpu")
     texts = {f"args[{number}]": as_text(arg) for number, arg in enumerate(settings.args or (), 1)}
     texts |= {f"env.{key}": as_text(value) for key, value in settings.env.items()} | {"ddp": str(settings.ddp)}
     texts |= {"resume_args": " ".join(settings.resume_words or ())}
@@ -71,9 +70,9 @@ def make(
     return Plan(jobs, f"{where}: no placeholder uses {listed(unused)}; write {{{unused[0]}}} where jobs should get it")
 
 
-def applied(spec: RunSpec, settings: Settings) -> RunSpec:
+def apply(spec: RunSpec, settings: Settings) -> RunSpec:
     """Applies GPUs, limits and variables of `settings` to the spec of a new or resumed sweep."""
-    limits: dict[str, Any] = {key: each for key in ("per_gpu", "best") if (each := getattr(settings, key)) is not None}
+    limits: dict[str, Any] = {key: item for key in ("per_gpu", "best") if (item := getattr(settings, key)) is not None}
     if settings.timeout is not None:
         limits["timeout_s"] = None if settings.timeout_s == math.inf else settings.timeout_s
     return structs.replace(
@@ -94,7 +93,7 @@ def _drafts(settings: Settings, where: str, sets: _Grid) -> Iterator[_Draft]:
     def draft(name: str, values: dict[str, Value], place: str) -> _Draft:
         values |= fixed
         values |= {key: value for key, value in settings.defaults.items() if key not in values}
-        return _Draft(name, {key: stored(value) for key, value in values.items()}, place)
+        return _Draft(name, {key: storable(value) for key, value in values.items()}, place)
 
     # Without a grid, single values of --set change the experiments and add no job.
     if settings.grid or len(fixed) < len(sets) or not experiments:

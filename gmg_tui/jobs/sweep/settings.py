@@ -18,15 +18,15 @@ from gmg_tui.model import Value, units
 from gmg_tui.model.errors import GmgError, nearest
 
 BUILT_IN = (*NAMES, *JOB_NAMES)
-"""The placeholders that need no value in the file."""
+"""Placeholders that need no value in the file."""
 Table = dict[str, Value]
 Text = Annotated[str, Meta(min_length=1)]
 
 MAX_NAME_BYTES = 80
-"""Limit of a job's name, which is part of file names (255 bytes on Linux)."""
+"""Maximum length of a job's name, which is part of file names (255 bytes on Linux)."""
 _UNSAFE = re.compile(r"[^\w.=,+-]+")
-_PART = re.compile(r"""(?:"[^"]*"|'[^']*'|[^,"'])+""")
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
+_LIST_ITEM = re.compile(r"""(?:"[^"]*"|'[^']*'|[^,"'])+""")
+_UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)`")
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,7 +43,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A value of `--gpus`, or a list of indices and UUIDs."""
     per_gpu: Annotated[int, Meta(ge=1, le=64)] | None = None
     ddp: Annotated[int, Meta(ge=1, le=1024)] | str | None = None
-    """The number of ranks in each job's group, or a placeholder for it, such as `{ranks}`."""
+    """Number of ranks of each job, or a placeholder for it, such as `{ranks}`."""
     timeout: str | float | None = None
     """A time with its unit such as `1h30m`, or `none`."""
     best: Text | None = None
@@ -71,7 +71,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             if name != "name" or name in self.defaults or name in (self.grid or ()):
                 check_placeholder(name)
         for number, table in enumerate(self.experiment or (), 1):
-            if "name" in table and not fits(as_text(table["name"])):
+            if "name" in table and not is_job_name(as_text(table["name"])):
                 allowed = f"up to {MAX_NAME_BYTES} letters, digits and '.', '_', '=', ',', '+', '-'"
                 raise ValueError(f"experiment {number}: the name {table['name']} must be {allowed}")
 
@@ -94,7 +94,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             return ",".join(map(str, self.gpus)) + ("," if len(self.gpus) == 1 else "")
         return None if self.gpus is None else str(self.gpus)
 
-    def under(self, upper: Self) -> Self:
+    def overridden_by(self, upper: Self) -> Self:
         """Returns this level overridden by `upper`: defaults, variables and actions one by one, other keys as a whole."""
         changes = {key: value for key in Settings.__struct_fields__ if (value := getattr(upper, key)) is not None}
         merged = {"defaults": {**self.defaults, **upper.defaults}, "env": {**self.env, **upper.env}}
@@ -139,7 +139,7 @@ def from_options(options: Mapping[str, Any]) -> Settings:
     return Settings(**given)
 
 
-def sets(words: Sequence[str]) -> dict[str, tuple[Value, ...]]:
+def parse_sets(words: Sequence[str]) -> dict[str, tuple[Value, ...]]:
     """Parses `--set KEY=V1,V2`. Numbers and booleans are as in TOML; all other values are text, including quoted ones.
 
     Raises `GmgError` if a word is not `KEY=V1,V2`, its key cannot be a placeholder, or a key is repeated.
@@ -153,11 +153,11 @@ def sets(words: Sequence[str]) -> dict[str, tuple[Value, ...]]:
             raise GmgError(f"--set {word}: give KEY=VALUE or KEY=VALUE,VALUE, as in --set n_envs=1024,4096")
         if name in values:
             raise GmgError(f"--set {word}: {name} is given twice; separate its values by commas, as in {name}=1,2")
-        parts = _PART.findall(rest)
+        parts = _LIST_ITEM.findall(rest)
         if not all(part.strip() for part in parts or ("",)) or ",".join(parts) != rest:
             raise GmgError(f"--set {word}: a value is missing, or a quote is not closed; an empty one is ''")
         if any(part.count("[") != part.count("]") for part in parts if part.strip()[0] not in "\"'"):
-            raise GmgError(f"--set {word}: leave out the brackets, or quote a value that contains commas")
+            raise GmgError(f"--set {word}: remove the brackets, or quote a value that contains commas")
         try:
             check_placeholder(name)
         except ValueError as error:
@@ -166,7 +166,7 @@ def sets(words: Sequence[str]) -> dict[str, tuple[Value, ...]]:
     return values
 
 
-def stored(value: Value) -> Value:
+def storable(value: Value) -> Value:
     """Returns a value that JSON and SQLite can store: numbers out of range become text."""
     if isinstance(value, bool | str):
         return value
@@ -190,14 +190,14 @@ def safe(text: str) -> str:
     return "-".join(part for part in _UNSAFE.split(unicodedata.normalize("NFC", text)) if part)
 
 
-def fits(name: str) -> bool:
-    """True if a job may have that name in a file."""
+def is_job_name(name: str) -> bool:
+    """True if an experiment may have that name."""
     unchanged = unicodedata.normalize("NFC", name) == safe(name)
     return unchanged and not name.startswith(tuple(".-=,+")) and 0 < len(name.encode()) <= MAX_NAME_BYTES
 
 
 def check_placeholder(name: str) -> None:
-    """Raises `ValueError` unless a placeholder of a sweep can have that name."""
+    """Raises `ValueError` unless a sweep's placeholder can have that name."""
     if name in BUILT_IN and name != "seed":  # a job's own seed wins
         raise ValueError(f"{{{name}}} is filled in by gmg-tui itself; choose another name")
     if not NAME.fullmatch(name):
@@ -218,10 +218,10 @@ def _convert(where: str, tree: dict[str, Any]) -> Settings:
                 continue
             path = f"{table}.{key}{rest}"
             break
-        if unknown := _UNKNOWN.fullmatch(text):
+        if unknown := _UNKNOWN_FIELD.fullmatch(text):
             keys = Settings.__struct_fields__
-            belongs = f"; a placeholder's value belongs under [defaults] or [grid]; the keys: {', '.join(keys)}"
-            text = f"unknown key {unknown[1]}{nearest(unknown[1], keys) or belongs}"
+            hint = f"; a placeholder's value belongs under [defaults] or [grid]; the keys: {', '.join(keys)}"
+            text = f"unknown key {unknown[1]}{nearest(unknown[1], keys) or hint}"
         elif text.startswith("Expected"):
             text = text[0].lower() + text[1:].replace("`", "")
         prefix = "" if where.startswith("--") or not path else f"{path}: "

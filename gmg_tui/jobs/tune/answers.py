@@ -10,7 +10,7 @@ from gmg_tui.model.attempt import mean
 from gmg_tui.model.tuning import FPS, Answer, Best, MemoryLine, Together, TrialKind, TrialState
 
 _KNEE_TOLERANCE_SE = 0.3
-"""Standard errors by which a value may be below the knee."""
+"""Standard errors by which a value may fall below the knee."""
 _WARN_SLOW = 0.05
 """Relative difference from a typical slot that causes a warning."""
 _WARN_SPREAD = 0.03
@@ -59,12 +59,12 @@ def conclusion(record: Record) -> str:
     """Returns the reason for the end of the search, in a few words."""
     if not record.ran:
         low = record.spec.low
-        state, what = TrialState.SKIPPED, "could not be measured"
+        state, problem = TrialState.SKIPPED, "could not be measured"
         if low in record.failed:
-            state, what = TrialState.FAILED, "did not run"
+            state, problem = TrialState.FAILED, "did not run"
         trials = (trial for trial in record.alone if (trial.value, trial.state) == (low, state))
         reasons = [trial.reason for trial in trials if trial.reason]
-        return f"{low:,} {what}: {reasons[-1] if reasons else 'no slot is left'}"
+        return f"{low:,} {problem}: {reasons[-1] if reasons else 'no slot is left'}"
     return f"done: {recommended(record):,} is recommended"
 
 
@@ -107,7 +107,7 @@ def _best(record: Record, value: int) -> Best:
 
 
 def _joint_result(record: Record, value: int) -> Together | None:
-    """Returns the result of all slots at once, unbiased because measured after the choice."""
+    """Returns the result of all slots at once, unbiased because it was measured after the choice."""
     measured = record.measured(TrialKind.TOGETHER)
     rates = {trial.slot: trial.rate for trial in measured if trial.value == value and trial.rate is not None}
     if not rates:
@@ -128,7 +128,7 @@ def _warnings(record: Record) -> Iterator[str]:
             kind = "slower" if factor < 1 else "faster"
             yield f"{slot} is {100 * abs(factor - 1):.0f} % {kind} than a typical slot."
     if fastest == record.curve.top.value:  # otherwise larger values are known to be slower
-        yield from _bound(record, fastest)
+        yield from _upper_bound(record, fastest)
     tight = [slot for slot in record.slots if not record.fits(chosen, slot)]
     if tight:
         yield f"{chosen:,} leaves too little memory free on {', '.join(tight)}."
@@ -145,8 +145,8 @@ def _warnings(record: Record) -> Iterator[str]:
         yield f"{chosen:,} did not run on {slot} with all slots at once: {reason or 'unknown reason'}."
 
 
-def _bound(record: Record, fastest: int) -> Iterator[str]:
-    """Yields the limit of the fastest value if that is the largest that ran."""
+def _upper_bound(record: Record, fastest: int) -> Iterator[str]:
+    """Yields a warning if larger values than the fastest could not be tried."""
     edge, end = record.edge, record.memory_end
     better = "faster" if record.spec.metric == FPS else "better"
     if edge is not None and is_out_of_memory(edge.reason):

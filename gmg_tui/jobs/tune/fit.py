@@ -1,6 +1,6 @@
 """The fit of the trials: a rate is the value's rate on a typical slot, times the slot's factor, times noise.
 
-`Settling` measures the rate of one trial until it is steady, within the bounds of `--settle`.
+`RateMeter` measures the rate of one trial until it is steady, within the bounds of `--settle`.
 """
 
 import math
@@ -10,9 +10,9 @@ from typing import NamedTuple, TypeVar
 
 from gmg_tui.model.tuning import TrialKind, TuneSpec
 
-_ROUNDS = 8
-_UNKNOWN = 0.04
-"""Relative difference above which a slot is corrected while the noise is unknown."""
+_FIT_ROUNDS = 8
+_MIN_GAP = 0.04
+"""Relative difference above which a slot is corrected if the noise is unknown."""
 MIN_INTERVAL = 0.005
 """Minimum relative half-width of an interval; rates that drift by less than twice that are steady."""
 
@@ -24,7 +24,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Sample(NamedTuple):
-    """One trial: the rate of a value on a slot."""
+    """One trial: the logarithm of a value's rate on a slot."""
 
     slot: str
     key: tuple[int, bool]
@@ -43,7 +43,7 @@ class Fit(NamedTuple):
     """Its degrees of freedom."""
 
     def corrected(self, sample: Sample) -> float:
-        """Returns the logarithm of the rate on a typical slot."""
+        """Returns the logarithm of the rate that a typical slot would have reached."""
         return sample.log - math.log(self.factors.get(sample.slot, 1.0))
 
     def margin_pct(self, count: int = 1) -> float | None:
@@ -53,18 +53,18 @@ class Fit(NamedTuple):
         """
         if self.freedom < 2:
             return None
-        left = self.freedom - 1
-        return 100 * max(MIN_INTERVAL, t_95(left) * self.spread * math.sqrt(self.freedom / left / count))
+        freedom = self.freedom - 1
+        return 100 * max(MIN_INTERVAL, t_95(freedom) * self.spread * math.sqrt(self.freedom / freedom / count))
 
 
 def fit(samples: Sequence[Sample]) -> Fit:
-    """Estimates the factors of the slots and the spread of a trial, by least squares over the values that slots share."""
+    """Estimates slot factors and the spread of a trial, by least squares over the values measured on several slots."""
     slots_of: dict[tuple[int, bool], set[str]] = {}
     for sample in samples:
         slots_of.setdefault(sample.key, set()).add(sample.slot)
     shared = [sample for sample in samples if len(slots_of[sample.key]) > 1]
     slots: dict[str, float] = dict.fromkeys(sorted({sample.slot for sample in shared}), 0.0)
-    for _ in range(_ROUNDS if len(slots) > 1 else 0):
+    for _ in range(_FIT_ROUNDS if len(slots) > 1 else 0):
         keys = _means((sample.key, sample.log - slots[sample.slot]) for sample in shared)
         slots = _means((sample.slot, sample.log - keys[sample.key]) for sample in shared)
     usual = sorted(slots.values())[len(slots) // 2] if slots else 0.0  # the faster of two: the slower one has a problem
@@ -74,7 +74,7 @@ def fit(samples: Sequence[Sample]) -> Fit:
     clear = {
         slot: log
         for slot, log in slots.items()
-        if abs(log) > (t_95(freedom) * max(MIN_INTERVAL, spread * math.sqrt(2 / counts[slot])) if freedom else _UNKNOWN)
+        if abs(log) > (t_95(freedom) * max(MIN_INTERVAL, spread * math.sqrt(2 / counts[slot])) if freedom else _MIN_GAP)
     }
     spread, freedom = _spread(samples, clear)
     return Fit({slot: math.exp(log) for slot, log in clear.items()}, spread, freedom)
@@ -83,9 +83,9 @@ def fit(samples: Sequence[Sample]) -> Fit:
 def _spread(samples: Sequence[Sample], slots: Mapping[str, float]) -> tuple[float, int]:
     """Returns the standard deviation of a trial, given the logarithms of the slots' factors, and its degrees of freedom."""
     keys = _means((sample.key, sample.log - slots.get(sample.slot, 0.0)) for sample in samples)
-    left = sum((sample.log - slots.get(sample.slot, 0.0) - keys[sample.key]) ** 2 for sample in samples)
+    residual = sum((sample.log - slots.get(sample.slot, 0.0) - keys[sample.key]) ** 2 for sample in samples)
     freedom = len(samples) - len(keys) - max(0, len(slots) - (1 if 0.0 in slots.values() else 0))
-    return (math.sqrt(left / freedom), freedom) if freedom > 0 else (math.inf, 0)
+    return (math.sqrt(residual / freedom), freedom) if freedom > 0 else (math.inf, 0)
 
 
 def _means(pairs: Iterable[tuple[Key, float]]) -> dict[Key, float]:
@@ -107,15 +107,15 @@ class Mark(NamedTuple):
     time_s: float
 
 
-class Settling:
+class RateMeter:
     """The rate of one trial as its counts arrive.
 
-    Windows before one that differs from them are a warm-up, and do not count. The rate has no interval here: its
-    uncertainty shows between trials, not within one.
+    Windows before one that differs from them are a warm-up, and do not count. The rate has no confidence interval here:
+    its uncertainty shows between trials, not within one.
     """
 
     def __init__(self, spec: TuneSpec, kind: TrialKind) -> None:
-        """Measures a trial of `kind`; a trial on all slots at once is measured three times as long."""
+        """Prepares to measure a trial of `kind`; on all slots at once, a trial is measured three times as long."""
         self._high_s = 3 * spec.settle_s
         self._low_s = self._high_s if kind is TrialKind.TOGETHER else spec.settle_s
         self._window_s = spec.settle_s / 2

@@ -19,7 +19,7 @@ from gmg_tui.model.tuning import FPS, Answer, Trial, TrialKind, TrialState, Tune
 
 _MAX_LADDER_VALUES = 8
 """Values of the ladder to try at once."""
-_MAX_LEAP = 16
+_MAX_LEAP_RATIO = 16
 """Maximum ratio of a value to the largest so far if memory is unknown, as on a CPU."""
 _MIN_LADDER_GAIN = 0.015
 """The ladder ends after two doublings with a smaller relative gain."""
@@ -30,10 +30,10 @@ _SAME_RATIO = 1.02
 _MAX_GAP_RATIO = 1.25
 """Wider gaps next to the best are refined, if the metric may not be a rate."""
 _MIN_REFINED, _MAX_REFINED = 3, 4
-"""Values of one refinement, on few slots and on many."""
-_REFINEMENTS = 3
+"""Number of values of one refinement, on few slots and on many."""
+_MAX_REFINEMENTS = 3
 _REPEATS = 2
-"""Repeats of each candidate; one more if slots would otherwise be idle."""
+"""Repeats of each of the best values; one more if slots would otherwise be idle."""
 _MAX_SLOT_WAIT_S = 60.0
 """Seconds to wait for a slot that is neither free nor running a trial."""
 
@@ -45,17 +45,17 @@ _STEPS = {
     TrialKind.TOGETHER: "the recommended value on all slots at once",
 }
 _USUAL_DOUBLINGS = 8
-"""Values of a ladder without a known end."""
-_TRIALS_EACH = 3
-"""Usual trials of a step of the search."""
-_Want = tuple[int, str | None, TrialKind]
-"""A value worth a trial, on this slot or on any."""
+"""Assumed number of values of a ladder without a known end."""
+_TRIALS_PER_STEP = 3
+"""Usual number of trials in a step of the search."""
+_Proposal = tuple[int, str | None, TrialKind]
+"""A value worth a trial, its slot (None for any), and the trial's kind."""
 
 
 class Search:
     """Plans trials on slots of one model as results arrive.
 
-    Its state follows from the trials alone, so `--resume` can continue with an earlier engine's.
+    Its state follows from the trials alone, so that `--resume` can continue from an earlier engine's trials.
 
     Attributes:
         trials: The ended trials, in order.
@@ -71,7 +71,7 @@ class Search:
         """By slot."""
         self._seen_s: dict[str, float] = {}
         self._kind = TrialKind.LADDER
-        """The earliest kind among the running trials, or the last ones."""
+        """The earliest kind among the running trials, or the last ones that ran."""
         self.ended = False
         self.step = _STEPS[self._kind]
         self.reached = ""
@@ -79,9 +79,9 @@ class Search:
     # Interface of the engine
 
     def plan(self, free: Collection[str], now_s: float, free_mib: Mapping[str, float] | None = None) -> list[Trial]:
-        """Returns the trials to start now on these free slots, without numbers; empty if it must wait.
+        """Returns the trials to start now on these free slots, without numbers; none if it must wait.
 
-        `now_s` is the time since the tuning's start, without breaks; `free_mib` is the free memory of each slot.
+        `now_s` is the tuning's run time so far; `free_mib` is the free memory of each slot.
         """
         if self.ended:
             return []
@@ -89,15 +89,15 @@ class Search:
         record.free_mib |= free_mib or {}
         idle = [name for name in record.slots if name in free and name not in self._running]
         alive = self._alive(idle, now_s)
-        plans = self._assign(self._wants(alive, len(idle)), idle)
+        plans = self._assign(self._proposals(alive, len(idle)), idle)
         if not plans and not self._running and set(idle) == alive:
-            plans = self._assign(self._want_together(alive), idle)
+            plans = self._assign(self._propose_together(alive), idle)
             if not plans:
                 self.stop(answers.conclusion(record) if alive else "no slot is left")
                 self.reached = "" if alive else self.reached
         self._running |= {plan.slot: plan for plan in plans}
         if self._running:
-            self._kind = next(kind for kind in _STEPS if self._runs(kind))
+            self._kind = next(kind for kind in _STEPS if self._count_running(kind))
             self.step = _STEPS[self._kind]
         return plans
 
@@ -110,10 +110,10 @@ class Search:
         self._record = Record(self._record.spec, self._slots, self.trials)
         self._record.free_mib = free_mib
 
-    def stop(self, why: str) -> None:
-        """Ends the search; `why` is the reason in a few words."""
+    def stop(self, reason: str) -> None:
+        """Ends the search for a reason, given in a few words."""
         if not self.ended:
-            self.ended, self.step, self.reached = True, why, self.step
+            self.ended, self.step, self.reached = True, reason, self.step
 
     def answer(self) -> Answer:
         """Returns the answer so far."""
@@ -159,43 +159,43 @@ class Search:
         mean_s = fmean((trial.start_s or 0) + (trial.measured_s or 0) for trial in measured)
         rest_s = max((mean_s - (now_s - started_s) for started_s in running.values()), default=0.0)
         steps = len(_STEPS) - 1 - list(_STEPS).index(self._kind)
-        rounds = steps * max(1.0, _TRIALS_EACH / len(self._record.slots))
+        rounds = steps * max(1.0, _TRIALS_PER_STEP / len(self._record.slots))
         return max(0.0, rest_s) + rounds * mean_s + 3 * self._record.spec.settle_s
 
     # Decisions
 
-    def _runs(self, kind: TrialKind) -> int:
+    def _count_running(self, kind: TrialKind) -> int:
         return sum(plan.kind is kind for plan in self._running.values())
 
-    def _wants(self, alive: Collection[str], idle: int) -> list[_Want]:
-        """Returns the values worth a trial now, the most urgent first."""
+    def _proposals(self, alive: Collection[str], idle: int) -> list[_Proposal]:
+        """Returns the trials worth starting now, most urgent first."""
         record = self._record
         if record.spec.low in record.failed | record.given_up:
             return []
         running = {plan.value for plan in self._running.values()}
-        again = [v for v in record.tried - record.ran - running if record.is_usable(v) and v not in record.failed]
-        ladder: list[_Want] = [(value, None, TrialKind.LADDER) for value in [*sorted(again), *self._ladder(idle)]]
-        climbing = self._runs(TrialKind.LADDER)
+        again = sorted(filter(record.is_usable, record.tried - record.ran - running - record.failed))
+        ladder: list[_Proposal] = [(value, None, TrialKind.LADDER) for value in [*again, *self._ladder(idle)]]
+        climbing = self._count_running(TrialKind.LADDER)
         if ladder or climbing or not record.ran:
             is_last = climbing <= max(1, len(record.slots) // 4)
             return [*ladder, *(self._common(alive) if record.ran and is_last else ())]
         common = list(self._common(alive))
-        if self._runs(TrialKind.REFINE):
+        if self._count_running(TrialKind.REFINE):
             return common
-        refine: list[_Want] = [(value, None, TrialKind.REFINE) for value in self._refine(idle)]
+        refine: list[_Proposal] = [(value, None, TrialKind.REFINE) for value in self._refine(idle)]
         return [*refine, *common] if refine else [*common, *self._repeats(idle)]
 
     def _ladder(self, idle: int) -> list[int]:
         """Returns the next values of the ladder, the smallest first; none after its end."""
         record, spec = self._record, self._record.spec
-        top, climbing = max(record.ran, default=0), self._runs(TrialKind.LADDER)
+        top, climbing = max(record.ran, default=0), self._count_running(TrialKind.LADDER)
         ceiling = record.edge.value if record.edge is not None else math.inf
         if top and record.curve.gain() < max(_MIN_LADDER_GAIN, record.noise):
             return []
         end = min(bound for bound in (record.memory_end, spec.high, 1 << 62) if bound is not None)
         tried = record.tried | {plan.value for plan in self._running.values()}
         has_memory = record.memory_line is not None or all(map(memory_of, record.slots.values()))
-        reach = math.inf if has_memory else max(top, spec.low) * _MAX_LEAP
+        reach = math.inf if has_memory else max(top, spec.low) * _MAX_LEAP_RATIO
         values: list[int] = []
         value = max(tried, default=0) if climbing else top
         while len(values) < min(_MAX_LADDER_VALUES, idle):
@@ -207,7 +207,7 @@ class Search:
                 values.append(value)
         return values
 
-    def _common(self, alive: Collection[str]) -> Iterator[_Want]:
+    def _common(self, alive: Collection[str]) -> Iterator[_Proposal]:
         """Yields the common value for each slot that has not measured it."""
         record = self._record
         chosen = [trial.value for trial in record.alone if trial.kind is TrialKind.COMMON]
@@ -221,10 +221,10 @@ class Search:
                 yield value, name, TrialKind.COMMON
 
     def _refine(self, idle: int) -> list[int]:
-        """Returns values in the most promising gap between measured ones; none without a clear gain in prospect."""
+        """Returns values in the most promising gap between measured ones; none if no gap promises a clear gain."""
         record = self._record
         refined = sum(trial.kind is TrialKind.REFINE for trial in record.alone)
-        count = min(max(_MIN_REFINED, idle), _MAX_REFINED, _REFINEMENTS * _MAX_REFINED - refined)
+        count = min(max(_MIN_REFINED, idle), _MAX_REFINED, _MAX_REFINEMENTS * _MAX_REFINED - refined)
         points, best = record.curve.points, record.curve.best
         ends = [point.value for point in points[1:]] + ([record.edge.value] if record.edge is not None else [])
         gaps = []
@@ -241,8 +241,8 @@ class Search:
         _, low, high = max(gaps)
         return [value for value in between(low, high, count) if value not in record.tried]
 
-    def _repeats(self, idle: int) -> Iterator[_Want]:
-        """Yields the candidates to repeat, in turn."""
+    def _repeats(self, idle: int) -> Iterator[_Proposal]:
+        """Yields the best values to repeat, in turn."""
         record = self._record
         counts = Counter(trial.value for trial in record.measured(TrialKind.CONFIRM))
         counts.update(plan.value for plan in self._running.values() if plan.kind is TrialKind.CONFIRM)
@@ -251,8 +251,8 @@ class Search:
         for turn in range(_REPEATS + (0 < missing < idle)):
             yield from ((value, None, TrialKind.CONFIRM) for value in leaders if counts[value] <= turn)
 
-    def _want_together(self, alive: set[str]) -> list[_Want]:
-        """Returns the recommended value for all slots; none if all have measured it at once, or after two attempts."""
+    def _propose_together(self, alive: set[str]) -> list[_Proposal]:
+        """Proposes the recommended value for all slots; nothing if all have measured it at once, or after two attempts."""
         record = self._record
         if not record.ran:
             return []
@@ -265,14 +265,14 @@ class Search:
             return []
         return [(value, name, TrialKind.TOGETHER) for name in record.slots if name in slots]
 
-    def _assign(self, wants: Iterable[_Want], idle: Sequence[str]) -> list[Trial]:
+    def _assign(self, proposals: Iterable[_Proposal], idle: Sequence[str]) -> list[Trial]:
         """Assigns each value to the idle slot with the fewest failed trials of it, then with the fewest of any."""
-        left, plans = list(idle), list[Trial]()
-        for value, only, kind in wants:
-            fitting = [name for name in left if only in (None, name) and self._record.fits(value, name)]
+        unused, plans = list(idle), list[Trial]()
+        for value, only, kind in proposals:
+            fitting = [name for name in unused if only in (None, name) and self._record.fits(value, name)]
             if fitting:
                 slot = min(fitting, key=partial(self._trials_of, value))
-                left.remove(slot)
+                unused.remove(slot)
                 plans.append(Trial(0, value, slot, kind))
         return plans
 
@@ -282,7 +282,7 @@ class Search:
         return len(states) - states.count(TrialState.MEASURED), len(states)
 
     def _alive(self, idle: Collection[str], now_s: float) -> set[str]:
-        """Returns the slots that are free or running a trial, or were recently."""
+        """Returns the slots that are free or running a trial now, or were until recently."""
         for name in self._record.slots:
             if name in idle or name in self._running or name not in self._seen_s:
                 self._seen_s[name] = now_s

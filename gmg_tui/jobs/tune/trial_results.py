@@ -27,9 +27,9 @@ _MAX_NOISE = 0.05
 """Upper limit of the noise assumed in decisions."""
 _MIN_LIMIT_RATIO = 0.95
 """Minimum ratio of a slot's limit to the emptiest slot's for it to run the same values."""
-_STILL_FREE = 0.5
+_KEPT_HEADROOM_SHARE = 0.5
 """Share of the headroom that suffices for a value that has run: free memory varies, and the line is an estimate."""
-_MIN_RATIO = 1.8
+_MIN_LINE_RATIO = 1.8
 """Minimum ratio of two values for a line through their points: closer ones would give noise."""
 
 
@@ -54,7 +54,7 @@ class Curve:
 
     @property
     def best(self) -> Point:
-        """The fastest point; ValueError without points."""
+        """The fastest point. Raises `ValueError` without points."""
         return max(self.points, key=lambda point: (point.score, -point.value))
 
     @property
@@ -72,8 +72,8 @@ class Curve:
     def promise(self, index: int, end: int) -> float:
         """Returns the upper bound of scores between a point and the value `end`."""
         point = self.points[index]
-        clearly = [other for other in self.points if other.value * _MIN_RATIO <= point.value]
-        before = clearly[-1] if clearly else self.points[0]
+        distant = [other for other in self.points if other.value * _MIN_LINE_RATIO <= point.value]
+        before = distant[-1] if distant else self.points[0]
         slope = 0.0 if before == point else max(0.0, (point.time - before.time) / (point.value - before.value))
         return max(point.score, end / (point.time + slope * (end - point.value)))
 
@@ -82,9 +82,9 @@ class Curve:
 
 
 def rounded_down(value: float, *, nearest: bool = False) -> int:
-    """Rounds down, or to the nearest, to a value that a person would type.
+    """Rounds down, or to the nearest, to a multiple of a power of two that is at most 1.6 % of the value.
 
-    The value is a multiple of a power of two, at most 1.6 % of it: 64 at 4,096, 256 at 16,384, 1 up to 127.
+    It is a number that a person would type. The multiples are of 64 at 4,096, of 256 at 16,384, of 1 up to 127.
     """
     grain = 1 << max(0, math.floor(math.log2(max(value, 1))) - 6)
     return math.floor(value / grain + nearest / 2) * grain
@@ -108,7 +108,7 @@ def memory_of(slot: Slot) -> int | None:
 
 
 class Record:
-    """The results of the ended trials, only on slots of the most common model, as others' rates are not comparable."""
+    """The results of the ended trials on slots of the most common model: rates of other models are not comparable."""
 
     def __init__(self, spec: TuneSpec, slots: Sequence[Slot], trials: Collection[Trial] = ()) -> None:
         model = Counter(map(model_of, slots)).most_common(1)[0][0]
@@ -119,7 +119,7 @@ class Record:
         self.alone = [trial for trial in self.trials if trial.kind is not TrialKind.TOGETHER]
         """The trials except those on all slots at once."""
         self.free_mib: dict[str, float] = {}
-        """The free memory of each slot without a worker."""
+        """The free memory of each slot while no worker runs there."""
 
     # Values that run
 
@@ -152,7 +152,7 @@ class Record:
         return {value for value, _ in self._counts if not self.is_usable(value)} - self.failed - self.ran
 
     def is_usable(self, value: int) -> bool:
-        """True if another trial of this value makes sense."""
+        """True if another trial of this value is worthwhile."""
         counts = self._counts
         lost = counts[value, TrialState.FAILED] + counts[value, TrialState.SKIPPED]
         return value not in self.failed and lost < MAX_TRIALS + counts[value, TrialState.MEASURED]
@@ -170,7 +170,7 @@ class Record:
     # Speed
 
     def measured(self, kind: TrialKind) -> list[Trial]:
-        """The measured trials of one kind."""
+        """Returns the measured trials of one kind."""
         return [trial for trial in self.trials if trial.kind is kind and trial.state is TrialState.MEASURED]
 
     @cached_property
@@ -241,7 +241,7 @@ class Record:
         """True if a value may run on a slot: it has run there, or leaves the headroom."""
         if any((trial.slot, trial.value, trial.state) == (slot, value, TrialState.MEASURED) for trial in self.alone):
             return True
-        limit = self._limit(slot, _STILL_FREE if value in self.ran else 1.0)
+        limit = self._limit(slot, _KEPT_HEADROOM_SHARE if value in self.ran else 1.0)
         return limit is None or value <= limit or value == self.spec.low
 
     def _limit(self, slot: str, headroom_share: float = 1.0) -> int | None:
@@ -254,7 +254,7 @@ class Record:
 
 
 def is_out_of_memory(reason: str | None) -> bool:
-    """True if the GPU ran out of memory, not the host, which is only guessed after SIGKILL."""
+    """True if the GPU ran out of memory; not for the host's memory, which SIGKILL only suggests."""
     if not reason:
         return False
     sign = sign_of(reason.encode())
@@ -262,7 +262,7 @@ def is_out_of_memory(reason: str | None) -> bool:
 
 
 def _checked(trial: Trial) -> Trial:
-    """Returns the trial, as failed unless its rate is positive, as ratios require."""
+    """Returns the trial, marked as failed unless its rate is positive: ratios need that."""
     if trial.state is not TrialState.MEASURED or (trial.rate is not None and 0 < trial.rate < math.inf):
         return trial
     reason = "no rate" if trial.rate is None else f"the metric was {trial.rate:g}, and ratios need positive values"

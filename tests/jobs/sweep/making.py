@@ -4,7 +4,7 @@ from pathlib import Path
 
 from gmg_tui.jobs.sweep import plan
 from gmg_tui.jobs.sweep.plan import Plan
-from gmg_tui.jobs.sweep.settings import from_options, read, sets
+from gmg_tui.jobs.sweep.settings import from_options, parse_sets, read
 
 SCRIPT = 'script = "sim.py"\n'
 
@@ -23,4 +23,4 @@ def write(folder: Path, text: str) -> str:
 def made(folder: Path, text: str, *set_words: str, **options: object) -> Plan:
     """The sweep of a file with a script and `text`, with the command line's options."""
     path = write(folder, text)
-    return plan.make(read(path).under(from_options(options)), path, sets(set_words), no_check)
+    return plan.make(read(path).overridden_by(from_options(options)), path, parse_sets(set_words), no_check)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gmg_tui.cli.run_spec import groups_of
 from gmg_tui.jobs.sweep import plan
 from gmg_tui.jobs.sweep.plan import Plan
-from gmg_tui.jobs.sweep.settings import Settings, fits, from_options, read, sets, stored
+from gmg_tui.jobs.sweep.settings import Settings, from_options, is_job_name, parse_sets, read, storable
 from gmg_tui.model import DdpSpec, RunSpec, SweepSpec
 from gmg_tui.model.errors import GmgError
 from tests.cli.scripted import options_of_run
@@ -57,7 +57,7 @@ def test_the_grid_is_in_file_order_followed_by_the_experiments(tmp_path: Path) -
         ("num_samples", 4),
         ("noise_scale", 0.3),
     ]
-    spec = plan.applied(_SPEC, read(write(tmp_path, _FILE)))
+    spec = plan.apply(_SPEC, read(write(tmp_path, _FILE)))
     assert (spec.gpus, spec.env) == ("0,1,2", {"A": "1", "NOISE": "{noise_scale}"})
     assert spec.sweep == SweepSpec(per_gpu=1, timeout_s=1800.0)
 
@@ -68,7 +68,7 @@ def test_the_command_line_overrides_the_file(tmp_path: Path) -> None:
     assert _names(sweep) == [f"branch_counts={n},extra={e}" for n in (2, 4, 8) for e in (1, 2)] + ["wide"]
     assert {job.values["method"] for job in sweep.jobs} == {"x"}
     upper = from_options({"per_gpu": 2, "timeout": "none", "env": {"NOISE": "0"}})
-    spec = plan.applied(_SPEC, read(write(tmp_path, _FILE)).under(upper))
+    spec = plan.apply(_SPEC, read(write(tmp_path, _FILE)).overridden_by(upper))
     assert (spec.gpus, spec.env, spec.sweep) == ("0,1,2", {"A": "1", "NOISE": "0"}, SweepSpec(per_gpu=2))
 
 
@@ -122,7 +122,7 @@ def test_every_combination_is_one_job_with_a_valid_file_name(
     assert [job.values for job in sweep.jobs] == [{**defaults, **values} for values in expected]
     assert len({job.name for job in sweep.jobs}) == len(sweep.jobs)
     for job in sweep.jobs:
-        assert fits(job.name)
+        assert is_job_name(job.name)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def _error(folder: Path, text: str, *words: str, **options: object) -> str:
         ("args = ['{lrr}']\n[grid]\nlr = [1]\n", "sweep.toml: args[1]: {lrr} has no value in the grid; did you mean lr?"),
         ("ddp = '{ranks}'\n", "sweep.toml: ddp: {ranks} has no value in the grid"),
         ("ddp = '{r}'\n[grid]\nr = [1, 'x']\n", "sweep.toml: ddp: {r} is x; give it whole numbers from 1 to 1024"),
-        ("ddp = 2\nper_gpu = 2\n", "sweep.toml: jobs on several GPUs cannot share them; leave out per_gpu"),
+        ("ddp = 2\nper_gpu = 2\n", "sweep.toml: jobs on several GPUs cannot share them; remove per_gpu"),
     ],
 )  # fmt: skip
 def test_an_error_names_the_file_and_the_key(tmp_path: Path, text: str, error: str) -> None:
@@ -251,7 +251,7 @@ def test_gpus_have_the_syntax_of_the_option(gpus: int | str | tuple[int | str, .
 
 @given(st.one_of(st.booleans(), st.integers(), st.floats(), st.text()))
 def test_every_value_survives_the_store(value: bool | int | float | str) -> None:
-    kept = stored(value)
+    kept = storable(value)
     again = msgspec.json.decode(msgspec.json.encode(kept), type=bool | int | float | str)
     assert (again, type(again)) == (kept, type(kept))
 
@@ -264,7 +264,7 @@ def test_command_line_values_are_parsed_as_toml_numbers_and_booleans() -> None:
         "optim.lr='1',\"x,y\",''",
         "d=k=v,'[64,64]'",
     )
-    assert sets(words) == {
+    assert parse_sets(words) == {
         "a": (1, 2.5, -3, 0.001, 1000),
         "b": (True, False, "True"),
         "c": ("adam", "sgd", "1979-05-27", "[1]", 16),
@@ -280,10 +280,10 @@ def test_command_line_values_are_parsed_as_toml_numbers_and_booleans() -> None:
         (("a=",), "a value is missing"),
         (("a=1,,2",), "a value is missing"),
         (("a='1,2",), "a quote is not closed"),
-        (("a=[1,2]",), "leave out the brackets"),
+        (("a=[1,2]",), "remove the brackets"),
         (("a=1", "a=2"), "a is given twice"),
     ],
 )
 def test_invalid_set_options_are_named(words: tuple[str, ...], error: str) -> None:
     with pytest.raises(GmgError, match=f"^--set {re.escape(words[-1])}: .*{error}"):
-        sets(words)
+        parse_sets(words)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from gmg_tui.jobs.tune.fit import Settling
+from gmg_tui.jobs.tune.fit import RateMeter
 from gmg_tui.jobs.tune.search import Search
 from gmg_tui.model import Gpu, Slot
 from gmg_tui.model.tuning import Answer, Trial, TrialKind, TrialState, TuneSpec
@@ -82,8 +82,8 @@ class World:
         rate = self.rate(plan.value) * self.speeds.get(plan.slot, 1.0) * self.random.gauss(1, self.noise)
         if plan.kind is TrialKind.TOGETHER:
             rate *= TOGETHER
-        settling = self._measure(rate, plan, spec)
-        end_s = now_s + START_S + settling.measured_s
+        meter = self._measure(rate, plan, spec)
+        end_s = now_s + START_S + meter.measured_s
         if end_s > self.lost.get(plan.slot, math.inf):
             return self.lost[plan.slot], replace(trial, state=TrialState.SKIPPED, reason="the GPU was lost")
         since_s, until_s = self.throttled.get(plan.slot, (math.inf, math.inf))
@@ -92,21 +92,21 @@ class World:
         return end_s, replace(
             trial,
             state=TrialState.MEASURED,
-            rate=settling.rate,
+            rate=meter.rate,
             memory_mib=memory,
             start_s=START_S,
-            measured_s=settling.measured_s,
+            measured_s=meter.measured_s,
         )
 
-    def _measure(self, rate: float, plan: Trial, spec: TuneSpec) -> Settling:
-        settling, done, second = Settling(spec, plan.kind), 0.0, 0
-        settling.add(0.0, 0.0)
-        while not settling.is_done:
+    def _measure(self, rate: float, plan: Trial, spec: TuneSpec) -> RateMeter:
+        meter, done, second = RateMeter(spec, plan.kind), 0.0, 0
+        meter.add(0.0, 0.0)
+        while not meter.is_done:
             warm = 1 - self.drift * max(0.0, 1 - second / 40)
             done += rate * warm * (self.random.gauss(1, self.within) if self.within else 1.0)
             second += 1
-            settling.add(done, second)
-        return settling
+            meter.add(done, second)
+        return meter
 
 
 @dataclass

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from gmg_tui.cli.run import check_comparable
-from gmg_tui.jobs.tune.fit import Fit, Sample, Settling, fit
+from gmg_tui.jobs.tune.fit import Fit, RateMeter, Sample, fit
 from gmg_tui.jobs.tune.trial_results import Curve, Point, Record, between, is_out_of_memory, rounded_down
 from gmg_tui.model import Session
 from gmg_tui.model.errors import GmgError
@@ -153,20 +153,20 @@ def test_a_promise_extrapolates_the_step_time_linearly() -> None:
 # The measurement of a trial
 
 
-def settled(rate: Callable[[float], float], every_s: float = 1.0, kind: TrialKind = TrialKind.LADDER) -> Settling:
+def settled(rate: Callable[[float], float], every_s: float = 1.0, kind: TrialKind = TrialKind.LADDER) -> RateMeter:
     """Returns a measured trial with this rate over time, counted every `every_s` seconds."""
-    settling, done, at_s = Settling(TuneSpec(), kind), 0.0, 0.0
-    settling.add(done, at_s)
-    while not settling.is_done:
+    meter, done, at_s = RateMeter(TuneSpec(), kind), 0.0, 0.0
+    meter.add(done, at_s)
+    while not meter.is_done:
         done += rate(at_s) * every_s
         at_s += every_s
-        settling.add(done, at_s)
-    return settling
+        meter.add(done, at_s)
+    return meter
 
 
 def test_a_steady_rate_takes_the_least_time() -> None:
-    settling = settled(lambda _: 500.0)
-    assert (settling.rate, settling.measured_s) == (500.0, 20.0)
+    meter = settled(lambda _: 500.0)
+    assert (meter.rate, meter.measured_s) == (500.0, 20.0)
 
 
 def test_all_slots_at_once_are_measured_for_a_minute() -> None:
@@ -174,9 +174,9 @@ def test_all_slots_at_once_are_measured_for_a_minute() -> None:
 
 
 def test_the_warm_up_is_excluded() -> None:
-    settling = settled(lambda at_s: 1000.0 * (0.9 + 0.1 * min(1.0, at_s / 40)))
-    assert settling.rate == pytest.approx(1000, rel=0.002)
-    assert 40 < settling.measured_s <= 60
+    meter = settled(lambda at_s: 1000.0 * (0.9 + 0.1 * min(1.0, at_s / 40)))
+    assert meter.rate == pytest.approx(1000, rel=0.002)
+    assert 40 < meter.measured_s <= 60
     together = settled(lambda at_s: 1000.0 * (0.9 + 0.1 * min(1.0, at_s / 40)), kind=TrialKind.TOGETHER)
     assert together.rate == pytest.approx(1000, rel=0.002)
 
@@ -186,36 +186,36 @@ def test_a_slowdown_of_a_warming_gpu_is_excluded() -> None:
 
 
 def test_an_unsettled_rate_is_measured_over_the_second_half() -> None:
-    settling = settled(lambda at_s: 1000.0 + 20 * at_s)
-    assert settling.measured_s == 60.0
-    assert settling.rate == pytest.approx(1000 + 20 * 44.5, rel=0.01)
+    meter = settled(lambda at_s: 1000.0 + 20 * at_s)
+    assert meter.measured_s == 60.0
+    assert meter.rate == pytest.approx(1000 + 20 * 44.5, rel=0.01)
 
 
 def test_iterations_longer_than_a_window_are_counted_whole() -> None:
-    settling = settled(lambda _: 500.0, every_s=14.0)
-    assert settling.rate == 500.0
-    assert settling.measured_s == 28.0
+    meter = settled(lambda _: 500.0, every_s=14.0)
+    assert meter.rate == 500.0
+    assert meter.measured_s == 28.0
 
 
 def test_another_loop_restarts_the_measurement() -> None:
-    settling = Settling(TuneSpec(), TrialKind.LADDER)
+    meter = RateMeter(TuneSpec(), TrialKind.LADDER)
     for second in range(15):
-        settling.add(100.0 * second, second)
-    settling.add(0.0, 0.0)
-    assert settling.rate is None
-    assert settling.measured_s == 0.0
+        meter.add(100.0 * second, second)
+    meter.add(0.0, 0.0)
+    assert meter.rate is None
+    assert meter.measured_s == 0.0
     for second in range(1, 21):
-        settling.add(300.0 * second, second)
-    assert settling.is_done
-    assert settling.rate == 300.0
+        meter.add(300.0 * second, second)
+    assert meter.is_done
+    assert meter.rate == 300.0
 
 
 def test_before_the_second_count_there_is_no_rate() -> None:
-    settling = Settling(TuneSpec(), TrialKind.LADDER)
-    assert settling.rate is None
-    settling.add(5.0, 1.0)
-    assert settling.rate is None
-    assert not settling.is_done
+    meter = RateMeter(TuneSpec(), TrialKind.LADDER)
+    assert meter.rate is None
+    meter.add(5.0, 1.0)
+    assert meter.rate is None
+    assert not meter.is_done
 
 
 # `tune --resume` refuses to mix measurements that do not compare
