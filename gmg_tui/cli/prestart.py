@@ -75,7 +75,7 @@ class PrestartedEngine:
                 stdin.write(_CONFIRMED)
 
     def cancel(self, workers_s: float = 0.0) -> None:
-        """Ends the engine by SIGTERM, so that it stops its workers within `workers_s`; ctrl+c then kills both."""
+        """Ends the engine by SIGTERM, to stop its workers within `workers_s`; kills it after that, or at ctrl+c."""
         if not self._ordered:
             return
         self.process.terminate()

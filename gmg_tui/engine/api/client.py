@@ -24,7 +24,7 @@ from gmg_tui.session.protocol import Answer, Command, Hello, Lines, Question, To
 _log = logging.getLogger(__name__)
 
 _MAX_ANSWERS = 256
-"""Maximum of unread answers."""
+"""Maximum of unread answers and open questions."""
 _MAX_LINES_BYTES = 1 << 20
 """Limit of the lines in a message; beyond this the oldest are left out."""
 _READ_ONLY = "this connection is read-only"

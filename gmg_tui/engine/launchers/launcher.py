@@ -192,7 +192,7 @@ class Ssh(Launcher):
         self._client = shlex.split(os.environ.get(COMMAND, "ssh"))
 
     async def nodes(self) -> tuple[str, ...]:
-        """Returns the hosts, without their users."""
+        """Returns the hosts, without their users and with `-` for `:`."""
         return tuple(self._hosts)
 
     def command(self, node: str) -> Sequence[str]:

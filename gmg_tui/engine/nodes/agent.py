@@ -117,7 +117,7 @@ class Agent:
         self._leaders: set[object] = set()
         """The connections of the session's engine."""
         self._received_at = time.monotonic() + _FIRST_LEADER_GRACE_S
-        """Time of the last message from the session's engine, or its deadline before the first; monotonic seconds."""
+        """Time of the last message from the session's engine, later before the first; monotonic seconds."""
         self._address = ""
         """This machine's address for others; empty until known."""
 
@@ -154,7 +154,7 @@ class Agent:
     # From the session's engine
 
     def assign(self, leader: object, request: protocol.SetSlot) -> None:
-        """Assigns an attempt to a slot; the sender is the session's engine. Raises `GmgError`."""
+        """Assigns an attempt to a slot, or clears the slot; the sender is the session's engine. Raises `GmgError`."""
         self._leaders.add(leader)
         self.received(leader)
         slot = request.slot
@@ -207,7 +207,7 @@ class Agent:
         self._leaders.discard(client)
 
     def frames(self, client: object, snapshot: Snapshot) -> bytes | None:
-        """Returns the session engine's frames, sent instead of a snapshot; None for other clients."""
+        """Returns the frames for the session's engine, which have a snapshot without workers; None for other clients."""
         if client not in self._leaders:
             return None
         attempts = {slot: assigned.report(ending=self._ending) for slot, assigned in self._assigned.items()}

@@ -75,8 +75,8 @@ class Fleet:
     async def start(self, report: Callable[[str], None]) -> None:
         """Starts all agents; `report` gets the progress.
 
-        Nodes that do not answer in time may join later. Raises `GmgError` if none answers, or if groups need all
-        nodes and one does not; `end` still ends those that have.
+        Nodes that do not answer in time may join later. Raises `GmgError` if none answers, or if groups or a tuning need
+        all nodes and one does not; `end` still ends those that have.
         """
         names = await self._launcher.nodes()
         if wrong := [name for name in names if not _NAME.fullmatch(name)]:

@@ -316,7 +316,7 @@ class Node:
     # Loss and return
 
     def check(self, now: float, *, delayed_s: float) -> None:
-        """Checks the node's silence at `now` (monotonic seconds); the last check was `delayed_s` late."""
+        """Marks the node as lost if it has been silent until `now` (monotonic); the last check was `delayed_s` late."""
         if delayed_s >= self._late_s:  # this engine was stopped, and has unread messages
             self._received_at = now
         silent_s = now - self._received_at

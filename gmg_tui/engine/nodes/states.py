@@ -52,7 +52,7 @@ class AttemptReport(Struct, frozen=True, omit_defaults=True):
     key: int
     view: model.Worker
     activity: RankActivity | None = None
-    """Only for a rank. Moments are seconds before the report."""
+    """Only for a rank. Moments are relative to the report, in seconds: negative."""
     outcome: Outcome | None = None
     """None before its end."""
 
