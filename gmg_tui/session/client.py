@@ -241,6 +241,11 @@ class EngineClient(Source):
         """Returns part of a log on an agent's node, by its path in the session's folder."""
         return _converted(protocol.LogPart, await self._ask(protocol.ReadLog(path, offset)))
 
+    @property
+    def unread_bytes(self) -> int:
+        """What was sent and the engine has not read, beyond the kernel's buffers."""
+        return self._writer.transport.get_write_buffer_size()
+
     async def close(self) -> None:
         """Disconnects; the engine keeps running."""
         self._fail("this client has disconnected")

@@ -18,7 +18,7 @@ from msgspec import structs
 
 from gmg_tui.engine.attempts.attempt import Stop
 from gmg_tui.engine.nodes.logs import KeptLogs
-from gmg_tui.engine.nodes.states import MAX_PORTS, Assignment, AttemptReport, SlotReport
+from gmg_tui.engine.nodes.states import MAX_CURVES_BYTES, MAX_PORTS, Assignment, AttemptReport, SlotReport
 from gmg_tui.engine.nodes.states import Report as NodeReport
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.scheduler import JobRun
@@ -66,14 +66,17 @@ class AssignedAttempt:
         for number in assignment.signals[len(before.signals) :]:
             self.worker.pass_on(signal.Signals(number))
 
-    def report(self, *, ending: bool = False) -> SlotReport:
-        """Returns the attempt's report, without an outcome if the agent, `ending`, stopped it by itself."""
+    def report(self, *, ending: bool = False, has_room: bool = True) -> SlotReport:
+        """Returns the attempt's report, without an outcome if the agent, `ending`, stopped it by itself.
+
+        Its curves are included at intervals and at its end, if the message `has_room`.
+        """
         worker, now = self.worker, time.monotonic()
         has_ended, outcome = worker.concluded.is_set(), worker.outcome
         if ending and outcome is not None and outcome.by_user and self.assignment.stop is None:
             outcome = None  # left to the session's engine
         curves = {}
-        if worker.newest is not None and (has_ended or now >= self._curves_due):
+        if has_room and worker.newest is not None and (has_ended or now >= self._curves_due):
             self._curves_due, curves = now + _CURVES_INTERVAL_S, worker.newest.known_curves()
         attempt = AttemptReport(
             self.assignment.key,
@@ -210,7 +213,10 @@ class Agent:
         """Returns the frames for the session's engine, which have a snapshot without workers; None for other clients."""
         if client not in self._leaders:
             return None
-        attempts = {slot: assigned.report(ending=self._ending) for slot, assigned in self._assigned.items()}
+        attempts, room = dict[str, SlotReport](), MAX_CURVES_BYTES
+        for slot, assigned in self._assigned.items():
+            attempts[slot] = assigned.report(ending=self._ending, has_room=room > 0)
+            room -= len(attempts[slot].curves)
         ports = {free_port() for _ in islice(self._slots, MAX_PORTS)} if self._address else ()
         report = encoded(msgspec.msgpack.encode, NodeReport(attempts, self._address, tuple(ports), self.ended))
         update = Update(structs.replace(snapshot, workers=(), groups=()))

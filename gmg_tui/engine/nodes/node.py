@@ -14,7 +14,7 @@ from gmg_tui.engine import clock
 from gmg_tui.engine.launchers.launcher import MAX_TROUBLE_BYTES, Connection, Launcher
 from gmg_tui.engine.nodes.logs import LogCopies
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
-from gmg_tui.engine.nodes.states import MAX_BYTES, AttemptReport, Report, curves_of, decoded, received
+from gmg_tui.engine.nodes.states import MAX_BYTES, PART_LIMITS, AttemptReport, Report, curves_of, decoded, received
 from gmg_tui.model import NodeView, RunSpec, Session, Slot, Snapshot, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import one_line
@@ -40,8 +40,8 @@ MAX_SLOTS = 256
 """Limit of the GPUs and MIG instances of a node."""
 MAX_SLOT_BYTES, MAX_REPORT_BYTES = 2 << 20, 256 << 20
 """Limits of an agent's message, per slot (with a result of up to 1 MiB) and in all."""
-_MAX_RESULTS_BYTES = 8 << 20
-"""Limit of the results in one message, which are kept decoded."""
+_MAX_UNREAD_BYTES = 16 << 20
+"""Limit of what is sent and not read."""
 MAX_LINES = 1 << 40
 """Limit of line numbers, over all attempts."""
 MAX_SHOWN_BYTES = 256 << 10
@@ -222,11 +222,9 @@ class Node:
         report = decoded(body, Report)
         self._address, self._ports = report.address, list(report.ports)
         self._reported.set()
-        sent_by_slot = report.attempts.values()
-        if (size := sum(len(sent.result) for sent in sent_by_slot)) > _MAX_RESULTS_BYTES:
-            raise GmgError(f"its agent reports too much: {size:,} bytes of results", 1)
-        if (size := sum(len(sent.attempt) for sent in sent_by_slot)) > MAX_BYTES:  # all are in one snapshot
-            raise GmgError(f"its agent reports too much: {size:,} bytes", 1)
+        for part, max_bytes in PART_LIMITS.items():
+            if (size := sum(len(getattr(sent, part)) for sent in report.attempts.values())) > max_bytes:
+                raise GmgError(f"its agent reports too much: {size:,} bytes ({part})", 1)
         for slot, sent in report.attempts.items():
             attempt = self.attempts.get(slot)
             if attempt is None:
@@ -323,8 +321,10 @@ class Node:
         if silent_s >= self._lost_after_s and self.unavailable is None and not self._ending.is_set():
             self.lost_since = clock.unix(self._received_at)
             self._mark_lost(f"it has been silent for {units.span(silent_s)}")
-            if self._connection is not None:
-                self._connection.kill()  # `_run` makes a new one
+        elif self._client is None or self._client.unread_bytes <= _MAX_UNREAD_BYTES:
+            return
+        if self._connection is not None:
+            self._connection.kill()  # `_run` makes a new one
 
     def _mark_lost(self, why: str) -> None:
         """Marks the node as lost: its workers' state is unknown, or ended if it is `gone`."""

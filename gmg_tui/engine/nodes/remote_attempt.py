@@ -153,7 +153,10 @@ class RemoteAttempt:
             self.life = Life.LEADER_GONE
             self._worker.on_leader_exit(newest.exit_code)
         if report.outcome is not None:
-            self._finish(report.outcome._replace(final=False, again=False))  # only this engine decides these
+            outcome = report.outcome._replace(final=False, again=False)  # only this engine decides these
+            if outcome.by_user and self.stopped is None and assignment.stop is None:
+                outcome = Outcome(Failure(FailureKind.UNKNOWN, f"stopped by {self._node.name}", ""))
+            self._finish(outcome)
             return
         self._worker.set_wait_reason(view.reason)
         stuck = view.alert("stuck") if self.stopped is None else None

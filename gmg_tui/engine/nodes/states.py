@@ -19,7 +19,7 @@ from gmg_tui import model
 from gmg_tui.diagnosis.kinds import KINDS
 from gmg_tui.engine.attempts.attempt import Outcome, RankActivity, Stop, Task
 from gmg_tui.engine.attempts.curves import MAX_NAMES as MAX_CURVES
-from gmg_tui.engine.attempts.curves import MAX_VALUE
+from gmg_tui.engine.attempts.curves import MAX_POINTS, MAX_VALUE
 from gmg_tui.model import GpuSample, Point
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.jobs import MAX_NAMES
@@ -83,8 +83,11 @@ def result_of(data: bytes) -> dict[str, Any]:
 
 
 def curves_of(data: bytes) -> dict[str, model.Curve]:
-    """Returns the metrics over time in a report. Raises `GmgError` if they cannot be read."""
-    return {name: received(curve) for name, curve in decoded(data, _Curves).items()} if data else {}
+    """Returns the metrics over time in a report. Raises `GmgError` if they cannot be read, or have too many points."""
+    curves = decoded(data, _Curves) if data else {}
+    if any(len(curve.times) > MAX_POINTS for curve in curves.values()):
+        raise GmgError("its agent reports too much: a curve of too many points", 1)
+    return {name: received(curve) for name, curve in curves.items()}
 
 
 def decoded(data: bytes | msgspec.Raw, kind: type[_T]) -> _T:
@@ -113,6 +116,10 @@ class Report(Struct, frozen=True, omit_defaults=True):
 
 MAX_BYTES = 4 << 20
 """Limit of an agent's message, excluding the parts for its slots."""
+MAX_CURVES_BYTES = 4 << 20
+"""An agent's message has no more curves after this."""
+PART_LIMITS = {"attempt": MAX_BYTES, "result": 8 << 20, "curves": 2 * MAX_CURVES_BYTES}
+"""Limits of the parts of one message, over all slots: attempts are in one snapshot, results are kept decoded."""
 MAX_ANSWER_BYTES = 16 << 20
 """Limit of an answer."""
 _MAX_AHEAD_S = 86_400.0

@@ -6,15 +6,16 @@ import time
 from pathlib import Path
 from unittest.mock import AsyncMock, MagicMock
 
+import msgspec
 import pytest
 from msgspec import structs
 
-from gmg_tui.engine.attempts.attempt import Task
+from gmg_tui.engine.attempts.attempt import Outcome, StopCause, Task
 from gmg_tui.engine.launchers.launcher import Launcher
 from gmg_tui.engine.nodes.node import Node
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
-from gmg_tui.engine.nodes.states import AttemptReport
-from gmg_tui.model import NO_ATTEMPT, Checkpoint, GpuSample, NodesSpec, Slot, TuneSpec, Worker, WorkerState
+from gmg_tui.engine.nodes.states import AttemptReport, Report, SlotReport
+from gmg_tui.model import NO_ATTEMPT, Checkpoint, Curve, GpuSample, NodesSpec, Slot, TuneSpec, Worker, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.tuning import TrialState
 from gmg_tui.session.protocol import Action
@@ -142,3 +143,43 @@ async def test_jobs_that_fail_do_not_wait_for_the_gpu_of_a_node_that_is_away(kin
     async with running(spec) as run:
         assert (await run.until_done()).failed == 5
         await run.client.end(kill=True)
+
+
+async def test_curves_are_limited_by_points_and_over_all_slots() -> None:
+    node = Node("n1", spec_for(nodes=NodesSpec("local")), MagicMock(spec=Launcher), lambda: None, lambda _: None)
+    slots = [f"n1/cpu{number}" for number in range(8)]
+    node.attempts.update({slot: MagicMock() for slot in slots})
+
+    def report(points: int, curves: int) -> msgspec.Raw:
+        curve = Curve((1.0,) * points, (1,) * points, (1.0,) * points)
+        attempt = AttemptReport(1, Worker("", 0, WorkerState.RUNNING))
+        sent = SlotReport.of(attempt, {}, {f"m{number}": curve for number in range(curves)})
+        return msgspec.Raw(msgspec.msgpack.encode(Report(dict.fromkeys(slots, sent))))
+
+    node._apply_report(report(400, 10))
+    for points, curves in ((401, 1), (400, 200)):
+        with pytest.raises(GmgError, match="its agent reports too much"):
+            node._apply_report(report(points, curves))
+
+
+async def test_a_stop_that_nobody_here_asked_for_is_a_failure() -> None:
+    node = Node("n1", spec_for(nodes=NodesSpec("local")), MagicMock(spec=Launcher), lambda: None, lambda _: None)
+    node.available.set()
+    task = Task((), {}, 0, 1)
+    attempt = RemoteAttempt(node, MagicMock(reserve=AsyncMock(), slot=Slot("n1/cpu0", node="n1"), task=task))
+    running = asyncio.create_task(attempt.run())
+    await asyncio.sleep(0.05)
+    view = Worker("n1/cpu0", 0, WorkerState.STOPPED, newest=structs.replace(NO_ATTEMPT, number=1))
+    attempt.apply_report(AttemptReport(attempt.assignment.key, view, None, Outcome(cause=StopCause.COMMAND)))
+    outcome = await running
+    assert (outcome.by_user, outcome.failure.reason) == (False, "stopped by n1")
+
+
+async def test_an_agent_that_reads_nothing_is_connected_anew() -> None:
+    node = Node("n1", spec_for(nodes=NodesSpec("local")), MagicMock(spec=Launcher), lambda: None, lambda _: None)
+    node._client, node._connection = MagicMock(unread_bytes=1 << 20), MagicMock()
+    node.check(time.monotonic(), delayed_s=0.0)
+    node._connection.kill.assert_not_called()
+    node._client.unread_bytes = 17 << 20
+    node.check(time.monotonic(), delayed_s=0.0)
+    node._connection.kill.assert_called_once_with()
