@@ -15,7 +15,7 @@ import pytest
 from gmg_tui import session as sessions
 from tests.cli.scripted import COMMAND, WORKER, environ, gmg
 from tests.nvml_sim import Process, Sim
-from tests.patience import wait_until
+from tests.patience import LONG_S, wait_until
 
 _RUN = (WORKER, "--lines", "3", "--backend", "cuda")
 
@@ -122,12 +122,19 @@ _two_cpus = pytest.mark.skipif(
 )
 
 
+_CPUS = """
+import os, time
+end = time.monotonic() + {wait_s}
+while len(os.sched_getaffinity(0)) > 1 and time.monotonic() < end:  # it is pinned right after its start
+    time.sleep(0.01)
+print("cpus", *os.sched_getaffinity(0), "threads", os.environ["OMP_NUM_THREADS"])
+"""
+
+
 def _on_two_nodes(sim: Sim, folder: Path, *words: str) -> dict[str, tuple[str, ...]]:
     """Run a script where two GPUs have a NUMA node with one CPU each: the CPUs and threads of each worker."""
     usable = sorted(os.sched_getaffinity(0))[:2]
-    (script := folder / "cpus.py").write_text(
-        "import os\nprint('cpus', *os.sched_getaffinity(0), 'threads', os.environ['OMP_NUM_THREADS'])"
-    )
+    (script := folder / "cpus.py").write_text(_CPUS.format(wait_s=0 if words else LONG_S))
     for gpu, node, cpu in zip(sim.gpus[2:], "01", usable, strict=True):
         gpu.pci_bus_id = f"00000000:0{node}:00.0"
         (device := folder / f"devices/0000:0{node}:00.0").mkdir(parents=True)

@@ -58,7 +58,7 @@ from gmg_tui.engine.attempts import local_host
 def waits(*_):
     while not os.path.exists({gate!r}):
         time.sleep(0.01)
-local_host.caches_ready = waits
+local_host.clear_locks = waits
 """
 
 

@@ -86,6 +86,8 @@ async def test_only_cells_that_changed_are_sent(monkeypatch: pytest.MonkeyPatch)
         workers = (*snapshot.workers[:5], worker, *snapshot.workers[6:])
         app.engine.push(changed(snapshot, workers=workers))
         await play.sees(pilot, "8,192 envs")
+        while not sent:
+            await pilot.pause()
         assert 0 < len("".join(sent)) < 100
 
 
