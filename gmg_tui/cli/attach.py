@@ -119,7 +119,7 @@ def conclude(spec: RunSpec, status: int, best: str | None = None) -> int:
 
         try:
             report = data.load(sessions.find(spec.name, running=False))
-            print(text.render(report, best, *tables.output()))
+            print(text.render(report, best, *tables.stdout_format()))
         except GmgError as error:
             note(f"gmg-tui: {error}")
             return status or 1

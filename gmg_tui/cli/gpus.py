@@ -14,7 +14,7 @@ from gmg_tui.machine.gpu.selection import no_answers, slot_of
 from gmg_tui.model import Gpu, GpuSample, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.results import table
-from gmg_tui.results.column import Column, gpu_columns, of_limit
+from gmg_tui.results.column import Column, format_with_limit, gpu_columns
 
 _Read = tuple[Gpu, GpuSample]
 
@@ -27,7 +27,9 @@ def gpus(*, as_json: bool) -> int:
         print_json([row(*each) for each in read])
     else:
         silent = no_answers(gpu for gpu, _ in read)
-        table.show(COLUMNS, read, *filter(None, [silent if read else "the driver reports no GPU"]), *_users(read))
+        table.print_table(
+            COLUMNS, read, *filter(None, [silent if read else "the driver reports no GPU"]), *_users(read)
+        )
     return 0
 
 
@@ -109,14 +111,16 @@ COLUMNS: tuple[Column[_Read], ...] = (
         "name",
         lambda read: (read[0].name or "does not answer").removeprefix("NVIDIA "),
         priority=40,
-        left=True,
-        limit=30,
+        align_left=True,
+        max_width=30,
     ),
     _UTIL,
     _MEMORY,
-    Column("power", lambda read: of_limit(read[1].power_w, read[1].power_limit_w, units.whole), "W", priority=70),
+    Column(
+        "power", lambda read: format_with_limit(read[1].power_w, read[1].power_limit_w, units.whole), "W", priority=70
+    ),
     _TEMPERATURE,
     Column("sm_clock_mhz", lambda read: read[1].sm_clock_mhz, "SM", "MHz", units.whole, priority=50),
     Column("processes", lambda read: None if read[1].processes is None else len(read[1].processes), priority=55),
-    Column("remark", _remark, priority=85, left=True),
+    Column("remark", _remark, priority=85, align_left=True),
 )

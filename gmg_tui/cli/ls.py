@@ -41,7 +41,7 @@ def ls(*, as_json: bool) -> int:
     owners = {each.name: user_name(each.lstat().st_uid) for each in sessions.unreadable_folders()}
     remarks += [f"{name} cannot be read; it belongs to {owner}" for name, owner in owners.items()]
     if entries or any(remarks):
-        table.show(_COLUMNS, entries, *filter(None, remarks))
+        table.print_table(_COLUMNS, entries, *filter(None, remarks))
     else:
         print("no sessions yet; start one with: gmg-tui SCRIPT")
     return 0
@@ -107,15 +107,20 @@ def _fps(entry: sessions.SessionEntry) -> float | None:
 
 
 _COLUMNS = (
-    Column[sessions.SessionEntry]("name", lambda entry: entry.name, priority=100, left=True),
-    Column[sessions.SessionEntry]("state", lambda entry: entry.state, priority=90, left=True),
-    Column[sessions.SessionEntry]("host", lambda entry: entry.host if entry.away else None, priority=60, left=True),
+    Column[sessions.SessionEntry]("name", lambda entry: entry.name, priority=100, align_left=True),
+    Column[sessions.SessionEntry]("state", lambda entry: entry.state, priority=90, align_left=True),
     Column[sessions.SessionEntry](
-        "script", lambda entry: Path(entry.record.session.spec.script).name, priority=40, left=True
+        "host", lambda entry: entry.host if entry.away else None, priority=60, align_left=True
     ),
     Column[sessions.SessionEntry](
-        "started", lambda entry: f"{units.span(time.time() - entry.record.session.began)} ago", priority=50, left=True
+        "script", lambda entry: Path(entry.record.session.spec.script).name, priority=40, align_left=True
     ),
-    Column[sessions.SessionEntry]("workers", _work, priority=80, left=True),
+    Column[sessions.SessionEntry](
+        "started",
+        lambda entry: f"{units.span(time.time() - entry.record.session.began)} ago",
+        priority=50,
+        align_left=True,
+    ),
+    Column[sessions.SessionEntry]("workers", _work, priority=80, align_left=True),
     Column[sessions.SessionEntry]("fps", _fps, "FPS", write=units.fps, priority=70),
 )

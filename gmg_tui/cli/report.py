@@ -91,12 +91,12 @@ def _compare(names: Sequence[str], form: str, value: Any) -> Comparison:
 
         _write(page.comparison(made), value)
     else:
-        print(made.text(*tables.output()))
+        print(made.text(*tables.stdout_format()))
     return made
 
 
 def _show(of: ReportData, entry: sessions.SessionEntry, best: str | None) -> None:
-    width, colour = tables.output()
+    width, colour = tables.stdout_format()
     if of.tuning is not None and best is None:
         lines = text.trials(of.tuning, width, colour=colour)
         if (tune := entry.folder / sessions.TUNE).exists():  # may be missing in a lost session

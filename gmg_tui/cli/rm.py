@@ -35,10 +35,10 @@ class Removable(Struct, frozen=True):
 
 
 _COLUMNS = (
-    Column[Removable]("name", lambda session: session.name, priority=100, left=True),
-    Column[Removable]("state", lambda session: session.state, priority=70, left=True),
+    Column[Removable]("name", lambda session: session.name, priority=100, align_left=True),
+    Column[Removable]("state", lambda session: session.state, priority=70, align_left=True),
     Column[Removable](
-        "ended", lambda session: f"{units.span(time.time() - session.ended)} ago", priority=80, left=True
+        "ended", lambda session: f"{units.span(time.time() - session.ended)} ago", priority=80, align_left=True
     ),
 )
 
@@ -60,7 +60,7 @@ def rm(names: tuple[str, ...], *, older: float | None, keep: int | None, yes: bo
         if not status:
             print("nothing to remove")
         return status
-    table.show(_COLUMNS, chosen)
+    table.print_table(_COLUMNS, chosen)
     return _remove(chosen, yes=yes) or status
 
 

@@ -123,10 +123,10 @@ def list_jobs(program: Program, jobs: Sequence[JobRecord], *, total: int) -> Non
 
     columns = (
         Column[JobRecord]("job", lambda job: first + job.number),
-        Column[JobRecord]("name", lambda job: job.name, left=True),
-        Column[JobRecord]("command", command, left=True),
+        Column[JobRecord]("name", lambda job: job.name, align_left=True),
+        Column[JobRecord]("command", command, align_left=True),
     )
-    print("\n".join(tables.terminal(columns, jobs)))  # not cut to the terminal: commands are pasted
+    print("\n".join(tables.render_lines(columns, jobs)))  # not cut to the terminal: commands are pasted
     print(units.count(len(jobs), "job"))
 
 

@@ -48,7 +48,7 @@ def why(words: tuple[str, ...], *, as_json: bool, stacks: bool) -> int:
 def lines(slot: str, verdict: Verdict, width: int) -> Iterator[str]:
     """Yields the lines of a verdict, the slot in `width` cells."""
     yield f"{slot:{width}}  {one_line(verdict.text)}"
-    columns = min(table.output()[0] or _MAX_WIDTH, _MAX_WIDTH)
+    columns = min(table.stdout_format()[0] or _MAX_WIDTH, _MAX_WIDTH)
     indent = " " * (width + 2)
     facts = (fact.replace(" ", _NO_BREAK) if len(fact) < columns / 2 else fact for fact in verdict.evidence)
     wrapper = textwrap.TextWrapper(columns, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)

@@ -25,7 +25,7 @@ from gmg_tui.model import (
     units,
 )
 from gmg_tui.model.alert import urgent
-from gmg_tui.results import tuning_text as tune_words
+from gmg_tui.results import tuning_text
 from gmg_tui.scripts.genesis.output import line_patterns
 from gmg_tui.session.protocol import Lines
 
@@ -218,7 +218,7 @@ def _trial_end(trial: Trial, spec: TuneSpec) -> str:
         return f"{trial.state.value}: {trial.reason or 'unknown reason'}"
     memory = "" if trial.memory_mib is None else f", {units.mib(trial.memory_mib)}"
     reason = f" ({trial.reason})" if trial.reason else ""
-    return f"measured {tune_words.rate(trial.rate, spec)}{tune_words.margin(trial)}{memory}{reason}"
+    return f"measured {tuning_text.rate(trial.rate, spec)}{tuning_text.margin(trial)}{memory}{reason}"
 
 
 def _identity(of: Worker | RankGroup) -> Hashable:

@@ -1,12 +1,12 @@
 """The row model: tables are sequences of columns over rows of one kind, declared once for all outputs.
 
     WORKERS = (
-        Column("slot", lambda worker: worker.slot, priority=100, left=True),
+        Column("slot", lambda worker: worker.slot, priority=100, align_left=True),
         Column("fps_mean", lambda worker: worker.fps and worker.fps.mean, *FPS, priority=90),
         Column("memory_peak_mib", lambda worker: worker.newest.memory_peak_mib, *VRAM),
     )
 
-`as_csv` writes values under `name`; `tables.terminal`, `tables.html` and the screen write `text(row)` under `heading`.
+`as_csv` writes values under `name`; `tables.render_lines`, `tables.render_html` and the screen write `text(row)` under `heading`.
 """
 
 import csv
@@ -27,7 +27,7 @@ Cell = bool | int | float | str | None
 """None stands for an unknown value."""
 
 
-class Where(Flag):
+class Outputs(Flag):
     """The outputs that have a column."""
 
     FILES = auto()
@@ -38,23 +38,23 @@ class Where(Flag):
     EVERYWHERE = FILES | TABLES | SCREEN
 
 
-def plain(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Formats a value by default: `12,345.6`, `true`, or the text itself."""
     if isinstance(value, bool):
         return str(value).lower()
     return units.number(value) if isinstance(value, int | float) else str(value)
 
 
-def exact(value: Any) -> str:
-    """Formats a value as the user gave it: like `plain`, but with all digits of a float."""
-    return repr(value) if isinstance(value, float) else plain(value)
+def format_exact(value: Any) -> str:
+    """Formats a value as the user gave it: like `format_value`, but with all digits of a float."""
+    return repr(value) if isinstance(value, float) else format_value(value)
 
 
 Figure = tuple[str, str, Callable[[Any], str]]
 """Title, unit and format of a figure, the same in all tables."""
 FPS: Figure = ("FPS", "", units.fps)
 FPS_PER_WATT: Figure = ("FPS/W", "", units.short)
-ENVS: Figure = ("envs", "", plain)
+ENVS: Figure = ("envs", "", format_value)
 VRAM: Figure = ("VRAM", "GiB", units.gib)
 GPU: Figure = ("GPU", "%", units.whole)
 POWER: Figure = ("W", "", units.whole)
@@ -76,14 +76,14 @@ class Column(Generic[T]):
     """The name for people; `name` if empty."""
     unit: str = ""
     """The unit in the heading, which cells omit: `GiB`."""
-    write: Callable[[Any], str] = plain
+    write: Callable[[Any], str] = format_value
     """Formats a value, never None, for people."""
     priority: int = 50
     """Narrow tables drop columns of low priority first."""
-    where: Where = Where.EVERYWHERE
-    left: bool = False
+    outputs: Outputs = Outputs.EVERYWHERE
+    align_left: bool = False
     """True to align left, as for text."""
-    limit: int = 40
+    max_width: int = 40
     """Maximum width of a cell."""
 
     @property
@@ -107,7 +107,7 @@ def gpu_columns(sample_of: Callable[[T], GpuSample | None]) -> tuple[Column[T], 
 
     def memory(row: T) -> str | None:
         sample = sample_of(row)
-        return None if sample is None else of_limit(sample.memory_used_mib, sample.memory_total_mib, units.gib)
+        return None if sample is None else format_with_limit(sample.memory_used_mib, sample.memory_total_mib, units.gib)
 
     return (
         Column("gpu_util_pct", figure("gpu_util_pct"), *GPU, 90),
@@ -117,19 +117,19 @@ def gpu_columns(sample_of: Callable[[T], GpuSample | None]) -> tuple[Column[T], 
     )
 
 
-def of_limit(used: float | None, limit: float | None, write: Callable[[float | None], str]) -> str | None:
+def format_with_limit(used: float | None, limit: float | None, write: Callable[[float | None], str]) -> str | None:
     """Formats a value and its limit, such as `30.2/80.0`; None if both are unknown."""
     return None if used is None and limit is None else f"{write(used)}/{write(limit)}"
 
 
-def cell(value: Any) -> Cell:
+def as_cell(value: Any) -> Cell:
     """Returns a value as a cell; None if nested or null."""
     return value if isinstance(value, bool | int | float | str) else None
 
 
-def with_values(columns: Sequence[Column[T]], rows: Sequence[T]) -> list[Column[T]]:
+def columns_with_values(columns: Sequence[Column[T]], rows: Sequence[T]) -> list[Column[T]]:
     """Returns the columns of tables with a value in any row."""
-    shown = [column for column in columns if Where.TABLES in column.where]
+    shown = [column for column in columns if Outputs.TABLES in column.outputs]
     return [column for column in shown if any(column.value(row) is not None for row in rows)]
 
 
@@ -144,7 +144,7 @@ def find(columns: Sequence[Column[T]], name: str) -> Column[T]:
     raise GmgError(one_line(f"no column {name}; the columns are: {names}"))
 
 
-def ranked(
+def sort_rows(
     column: Column[T], rows: Iterable[T], *, descending: bool, behind: Callable[[T], bool] = lambda row: False
 ) -> list[T]:
     """Sorts rows by a column; rows with a value that are `behind` follow the others.
@@ -170,10 +170,10 @@ def as_csv(columns: Sequence[Column[T]], rows: Iterable[T], *, raw: bool = False
 
     Without `raw`, texts are safe on terminals, and formulas of spreadsheets get an apostrophe.
     """
-    written = [column for column in columns if Where.FILES in column.where]
+    written = [column for column in columns if Outputs.FILES in column.outputs]
     yield _line((column.name for column in written), raw=raw)
     for row in rows:
-        yield _line((cell(column.value(row)) for column in written), raw=raw)
+        yield _line((as_cell(column.value(row)) for column in written), raw=raw)
 
 
 def _line(cells: Iterable[Cell], *, raw: bool) -> bytes:

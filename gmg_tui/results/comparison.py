@@ -20,7 +20,7 @@ from gmg_tui.model.secrets import mask
 from gmg_tui.model.text import one_line
 from gmg_tui.model.tried import SETTLE_S, comparable_rate
 from gmg_tui.results import table as tables
-from gmg_tui.results.column import Column, cell
+from gmg_tui.results.column import Column, as_cell
 from gmg_tui.results.metric_curves import MAX_ROWS, Summary
 from gmg_tui.results.rate_change import BLOCK_S, Change, Measured, change
 from gmg_tui.results.report import ReportData, collect
@@ -138,7 +138,7 @@ class Comparison:
     @property
     def tables(self) -> list[tuple[list[Column[Row]], list[Row]]]:
         """The columns and rows of four tables: settings (a session without any keeps its column), rates, figures, metrics."""
-        named = Column[Row]("name", lambda row: row.name, "setting", priority=100, left=True)
+        named = Column[Row]("name", lambda row: row.name, "setting", priority=100, align_left=True)
         rate = replace(named, name="key", title=self.unit)
         figure = replace(named, value=lambda row: _FIGURES[row.name][0], title="")
         metrics = [replace(named, title="metric")]
@@ -164,7 +164,9 @@ class Comparison:
         result = [named]
         for index, data in enumerate(self.sessions):
             priority, of = 90 - index, partial(value, index=index)
-            result.append(Column(f"{data.name}_fps", of, data.name, "", write, priority, left=not changes, limit=32))
+            result.append(
+                Column(f"{data.name}_fps", of, data.name, "", write, priority, align_left=not changes, max_width=32)
+            )
             if changes and index:
                 of = partial(Row.change_pct, index=index)
                 result.append(Column(f"{data.name}_change_pct", of, "change", "", units.change, priority))
@@ -179,14 +181,14 @@ class Comparison:
         return [*self.rows, Row(name, tuple(map(sum, zip(*common, strict=True))))]
 
     def text(self, width: int | None, colour: bool) -> str:
-        """Returns the text for the terminal, without a final line end; `width` and `colour` as in `tables.terminal`."""
+        """Returns the text for the terminal, without a final line end; `width` and `colour` as in `tables.render_lines`."""
         settings, rates, *others = self.tables
         lines = [*(one_line(data.heading) for data in self.sessions), ""]
-        lines += tables.terminal(*settings, width=width, colour=colour) or [_NO_DIFFERENCES]
-        lines += ["", *tables.terminal(*rates, width=width, colour=colour, empty=True)]
+        lines += tables.render_lines(*settings, width=width, colour=colour) or [_NO_DIFFERENCES]
+        lines += ["", *tables.render_lines(*rates, width=width, colour=colour, empty=True)]
         for columns, rows in others:
             shown = rows[: None if width is None else MAX_ROWS]
-            lines += ["", *tables.terminal(columns, shown, width=width)] if shown else []
+            lines += ["", *tables.render_lines(columns, shown, width=width)] if shown else []
         return "\n".join([*lines, *([""] if self.remarks else []), *map(one_line, self.remarks)])
 
     def as_json(self) -> dict[str, Any]:
@@ -194,8 +196,8 @@ class Comparison:
         rows = [
             {
                 self.unit: row.name,
-                "fps_mean": [cell(fps) for fps in row.values],
-                "change_pct": [cell(row.change_pct(index)) for index in range(len(row.values))],
+                "fps_mean": [as_cell(fps) for fps in row.values],
+                "change_pct": [as_cell(row.change_pct(index)) for index in range(len(row.values))],
             }
             for row in self.rows
         ]
@@ -204,7 +206,7 @@ class Comparison:
                 "session": data.name,
                 "state": data.state,
                 "simulated": data.simulated,
-                "total_fps": cell(total),
+                "total_fps": as_cell(total),
                 "failed": data.failed,
             }
             for data, total in zip(self.sessions, self.totals, strict=True)

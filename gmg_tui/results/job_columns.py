@@ -13,14 +13,15 @@ from msgspec import Struct, structs
 from gmg_tui.model import JobRecord, WorkerState, units
 from gmg_tui.model.jobs import MAX_NAMES
 from gmg_tui.model.secrets import mask
-from gmg_tui.results.column import ENVS, FPS, FPS_PER_WATT, GPU, POWER, TIME, VRAM, Column, Where, cell, exact, plain
+from gmg_tui.results import column as figure
+from gmg_tui.results.column import Column, Outputs, as_cell, format_exact, format_value
 from gmg_tui.session.store.database import JobAttempt
 
 _C = Column[JobRecord]
-FILES, SCREEN, EVERYWHERE = Where.FILES, Where.SCREEN, Where.EVERYWHERE
+FILES, SCREEN, EVERYWHERE = Outputs.FILES, Outputs.SCREEN, Outputs.EVERYWHERE
 _INTERNAL = ("halted", "reserved")
 """Fields of a job for the engine alone."""
-STYLES: dict[str, str] = {
+STATE_STYLES: dict[str, str] = {
     **dict.fromkeys(WorkerState, "cyan"),
     WorkerState.FINISHED: "green",
     WorkerState.FAILED: "red",
@@ -49,43 +50,58 @@ def columns(jobs: Sequence[JobRecord]) -> list[Column[JobRecord]]:
     named = dict.fromkeys(name for job in jobs for name in job.values)
     first = [
         _C("job", _of("number"), "#", "", str, 20, FILES if plain else EVERYWHERE),
-        _C("name", _of("name"), "slot" if plain else "name", "", str, 100, left=True, limit=28),
+        _C("name", _of("name"), "slot" if plain else "name", "", str, 100, align_left=True, max_width=28),
     ]
     ran = [
-        _C("state", _of("state.value"), priority=90, left=True),
-        _C("slots", lambda job: " ".join(job.slots) or job.slot, "slot", "", _slots, 75, _unless(plain), left=True),
-        _C("gpu", _of("last.gpu_index"), where=FILES),
-        _C("gpu_uuid", _of("gpu_uuid"), where=FILES),
-        _C("ddp_group", _of("group"), "group", priority=32, left=True),
+        _C("state", _of("state.value"), priority=90, align_left=True),
+        _C(
+            "slots",
+            lambda job: " ".join(job.slots) or job.slot,
+            "slot",
+            "",
+            _slots,
+            75,
+            _unless(plain),
+            align_left=True,
+        ),
+        _C("gpu", _of("last.gpu_index"), outputs=FILES),
+        _C("gpu_uuid", _of("gpu_uuid"), outputs=FILES),
+        _C("ddp_group", _of("group"), "group", priority=32, align_left=True),
         _C("ddp_rank", _of("rank"), "rank", priority=46),
-        _C("ddp_world_size", _of("world_size"), where=FILES),
-        _C("attempts", _of("last.number"), "tries", priority=45, where=EVERYWHERE if several else FILES | SCREEN),
-        _C("args", _args, priority=78 if searched else 16, where=_unless(bool(named) and not searched), left=True),
-        _C("started", lambda job: moment(job.started), "start", "", local, 44 if several else 18),
-        _C("elapsed_s", _of("elapsed_s"), *TIME, 85),
-        _C("fps_mean", _of("last.fps.mean"), *FPS, 88),
+        _C("ddp_world_size", _of("world_size"), outputs=FILES),
+        _C("attempts", _of("last.number"), "tries", priority=45, outputs=EVERYWHERE if several else FILES | SCREEN),
+        _C(
+            "args",
+            _args,
+            priority=78 if searched else 16,
+            outputs=_unless(bool(named) and not searched),
+            align_left=True,
+        ),
+        _C("started", lambda job: iso_ms(job.started), "start", "", local, 44 if several else 18),
+        _C("elapsed_s", _of("elapsed_s"), *figure.TIME, 85),
+        _C("fps_mean", _of("last.fps.mean"), *figure.FPS, 88),
     ]
     figures = [
-        _C("memory_peak_mib", _of("last.memory_peak_mib"), *VRAM, 40),
-        _C("fps_settled", _of("last.fps.settled"), where=FILES),
-        _C("fps_last", _of("last.fps.last"), where=FILES),
-        _C("env_steps", _of("last.fps.env_steps"), where=FILES),
-        _C("n_envs", _of("last.n_envs"), *ENVS, 35, _unless("n_envs" in named)),
-        _C("gpu_util_mean_pct", _of("last.gpu_util_mean_pct"), *GPU, 30),
-        _C("why", _why, priority=28, left=True),
-        _C("power_mean_w", _of("last.power_mean_w"), *POWER, 10),
+        _C("memory_peak_mib", _of("last.memory_peak_mib"), *figure.VRAM, 40),
+        _C("fps_settled", _of("last.fps.settled"), outputs=FILES),
+        _C("fps_last", _of("last.fps.last"), outputs=FILES),
+        _C("env_steps", _of("last.fps.env_steps"), outputs=FILES),
+        _C("n_envs", _of("last.n_envs"), *figure.ENVS, 35, _unless("n_envs" in named)),
+        _C("gpu_util_mean_pct", _of("last.gpu_util_mean_pct"), *figure.GPU, 30),
+        _C("why", _why, priority=28, align_left=True),
+        _C("power_mean_w", _of("last.power_mean_w"), *figure.POWER, 10),
         _C("energy_j", _of("energy_j"), "energy", "", units.energy, 12),
-        _C("env_steps_per_j", _of("last.fps.env_steps_per_j"), *FPS_PER_WATT, 14),
-        _C("exit_code", _of("last.exit_code"), where=FILES),
-        _C("reason", _of("reason"), priority=60, where=FILES | SCREEN, left=True, limit=60),
+        _C("env_steps_per_j", _of("last.fps.env_steps_per_j"), *figure.FPS_PER_WATT, 14),
+        _C("exit_code", _of("last.exit_code"), outputs=FILES),
+        _C("reason", _of("reason"), priority=60, outputs=FILES | SCREEN, align_left=True, max_width=60),
     ]
     made = [*first, *ran, *figures]
-    values = _named(named, "value_", made, lambda job, name: job.values.get(name), 70, exact)
-    results = _named(results_of(jobs), "result_", [*made, *values], _reported, 65)
+    values = _named(named, "value_", made, lambda job, name: job.values.get(name), 70, format_exact)
+    results = _named(result_names(jobs), "result_", [*made, *values], _reported, 65)
     return [*first, *values, *ran, *results, *figures]
 
 
-def _unless(hidden: bool) -> Where:
+def _unless(hidden: bool) -> Outputs:
     return FILES if hidden else EVERYWHERE
 
 
@@ -94,10 +110,10 @@ def _reported(job: JobRecord, name: str) -> Any:
     return job.result[name] if job.result and name in job.result else job.last.numbers.get(name)
 
 
-def results_of(jobs: Iterable[JobRecord]) -> list[str]:
+def result_names(jobs: Iterable[JobRecord]) -> list[str]:
     """Returns the names of the jobs' results that are columns, in order of appearance, at most `MAX_NAMES`."""
     parts = (part for job in jobs for part in (job.last.numbers, job.result or {}))
-    names = dict.fromkeys(name for part in parts for name, value in part.items() if cell(value) is not None)
+    names = dict.fromkeys(name for part in parts for name, value in part.items() if as_cell(value) is not None)
     return list(islice(names, MAX_NAMES))
 
 
@@ -107,7 +123,7 @@ def _named(
     others: Iterable[Column[JobRecord]],
     of: Callable[[JobRecord, str], Any],
     highest: int,
-    write: Callable[[Any], str] = plain,
+    write: Callable[[Any], str] = format_value,
 ) -> list[Column[JobRecord]]:
     """Returns a column for each of `names`, with values by `of`; prefixes names that are among the `others`.
 
@@ -119,8 +135,8 @@ def _named(
         while column in taken:
             column = prefix + column
         taken.add(column)
-        value = partial(lambda job, name: cell(of(job, name)), name=name)
-        columns.append(Column(column, value, name, "", write, max(highest - position, 1), limit=24))
+        value = partial(lambda job, name: as_cell(of(job, name)), name=name)
+        columns.append(Column(column, value, name, "", write, max(highest - position, 1), max_width=24))
     return columns
 
 
@@ -164,7 +180,7 @@ def _plain(name: str, value: Any) -> Any:
         case Struct():
             return as_plain(value)
         case float() if name in ("time", "started", "ended", "saved", "since"):
-            return moment(value)
+            return iso_ms(value)
         case tuple() | list():
             return [_plain("", item) for item in value]
         case dict() if name == "env":
@@ -174,7 +190,7 @@ def _plain(name: str, value: Any) -> Any:
     return msgspec.to_builtins(value)
 
 
-def moment(time: float | None) -> str | None:
+def iso_ms(time: float | None) -> str | None:
     """Formats Unix seconds in ISO 8601, UTC, with milliseconds."""
     if not time:
         return None

@@ -11,8 +11,8 @@ from gmg_tui.machine.files import write_atomic
 from gmg_tui.machine.folders import write_own
 from gmg_tui.model import JobRecord, Session, Snapshot, Tuning, Worker, WorkerState, summable, units
 from gmg_tui.model.text import encoded
-from gmg_tui.results.column import as_csv, cell
-from gmg_tui.results.job_columns import as_plain, columns, job_json, moment
+from gmg_tui.results.column import as_cell, as_csv
+from gmg_tui.results.job_columns import as_plain, columns, iso_ms, job_json
 from gmg_tui.session import LOGS, STORE, SUMMARY, TUNE
 from gmg_tui.session.store.database import encode
 from gmg_tui.session.store.reader import Stored, open_store
@@ -53,7 +53,7 @@ def detailed(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[bytes]:
     between, best = b'{"jobs": [\n', stored.best()
     for job in jobs:
         points = best.get(job.number, {}).items()
-        best_values = {name: point._asdict() | {"time": moment(point.time)} for name, point in points}
+        best_values = {name: point._asdict() | {"time": iso_ms(point.time)} for name, point in points}
         whole = job_json(job, stored.attempts_of(job.number)) | {"best": best_values}
         yield between + encode(whole).encode()
         between = b",\n"
@@ -64,7 +64,7 @@ def table(jobs: Iterable[JobRecord], *, raw: bool = False) -> Iterator[bytes]:
     """Yields the lines of `summary_results.csv` for `jobs`; `raw` as in `as_csv`."""
     rows = []
     for job in jobs:  # skips results that no table shows
-        shown = {name: value for name, value in (job.result or {}).items() if cell(value) is not None}
+        shown = {name: value for name, value in (job.result or {}).items() if as_cell(value) is not None}
         rows.append(structs.replace(job, result=shown))
     yield from as_csv(columns(rows), rows, raw=raw)
 

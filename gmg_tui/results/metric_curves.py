@@ -14,7 +14,7 @@ from gmg_tui.model import Curve, JobRecord, Point, units
 from gmg_tui.model.attempt import mean
 from gmg_tui.model.curves import best_of, rank
 from gmg_tui.results.column import Column, as_csv
-from gmg_tui.results.job_columns import moment
+from gmg_tui.results.job_columns import iso_ms
 from gmg_tui.session import STORE
 from gmg_tui.session.store.reader import Stored, open_store
 
@@ -60,7 +60,7 @@ def _points(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[_Point]:
         for ran in stored.curves_of(job.number):
             for name, curve in ran.curves.items():
                 for time, step, value in curve.points:
-                    at = moment(time)
+                    at = iso_ms(time)
                     yield _Point(job.number, job.name, ran.slot, ran.number, ran.rank, name, at, step, value)
 
 
@@ -221,10 +221,10 @@ def summaries(jobs: Iterable[JobRecord], best: Mapping[int, Mapping[str, Point]]
 def columns(summaries: Sequence[Summary], what: str) -> list[Column[Summary]]:
     """Returns the columns of a table of metrics; `what` is the title of the jobs' names."""
     return [
-        Column("metric", lambda of: of.name, left=True, priority=100),
+        Column("metric", lambda of: of.name, align_left=True, priority=100),
         Column("last", lambda of: of.mean, "mean of last" if any(len(of.last) > 1 for of in summaries) else "last"),
         Column("band", lambda of: of.band, "lowest to highest", priority=40),
         Column("best", lambda of: of.best.value, priority=80),
         Column("best_step", lambda of: of.best.step, "at step", priority=80),
-        Column("job", lambda of: of.job, what, left=True, priority=60, limit=28),
+        Column("job", lambda of: of.job, what, align_left=True, priority=60, max_width=28),
     ]

@@ -15,8 +15,8 @@ from gmg_tui.model.alert import Alert, urgent
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.tried import below_median
 from gmg_tui.model.worker import combined, summed
-from gmg_tui.results.column import Column, find, is_known, ranked
-from gmg_tui.results.job_columns import columns, results_of
+from gmg_tui.results.column import Column, find, is_known, sort_rows
+from gmg_tui.results.job_columns import columns, result_names
 from gmg_tui.results.metric_curves import Summary, summaries
 from gmg_tui.session import ENGINE_DIED, STORE, SessionEntry
 from gmg_tui.session.store.database import JobAttempt
@@ -204,7 +204,7 @@ class ReportData(Struct, frozen=True):
                 raise
             listed, by, order = ordered(rows, None)
             trouble = f" ({error})"
-        names = ", ".join(results_of(rows)[:_MAX_SUGGESTED]) if by is None else ""
+        names = ", ".join(result_names(rows)[:_MAX_SUGGESTED]) if by is None else ""
         hint = f"; sort with: gmg-tui report {self.name} --best COLUMN ({names})" if names else ""
         return listed, by, f"{order}{trouble}{hint}"
 
@@ -301,7 +301,7 @@ def ordered(rows: Sequence[JobRecord], best: str | None) -> tuple[list[JobRecord
     text = f"by {column.heading}, the {'smallest' if smallest else 'largest'} first"
     # Equal values keep the order of the jobs, and waiting jobs the order of the queue.
     listed = sorted(rows, key=lambda row: row.number if row.state.ended else math.inf)
-    order = ranked(column, listed, descending=not smallest, behind=lambda row: row.state is WorkerState.FAILED)
+    order = sort_rows(column, listed, descending=not smallest, behind=lambda row: row.state is WorkerState.FAILED)
     return order, column, text
 
 

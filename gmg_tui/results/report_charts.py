@@ -12,7 +12,7 @@ from plotly.subplots import make_subplots
 
 from gmg_tui.model import JobRecord, TrialKind, Tuning, WorkerState, units
 from gmg_tui.model.tried import SETTLE_S
-from gmg_tui.results import tuning_text as tune_words
+from gmg_tui.results import tuning_text
 from gmg_tui.results.column import Column, is_known
 from gmg_tui.results.comparison import Comparison
 from gmg_tui.results.report import ReportData
@@ -143,7 +143,7 @@ def curve(tuning: Tuning) -> Figure:
             line = {"color": COLOURS[number % len(COLOURS)], "width": 1}
             margin = {"type": "percent", "value": max(trial.margin_pct or 0.0 for trial in trials)}
             figure.add_scatter(x=values, y=rates, mode="lines+markers", name=plain(slot), line=line, error_y=margin)
-    marks = [(best.value, name) for name, best in tune_words.values_of(answer, tuning.spec)]
+    marks = [(best.value, name) for name, best in tuning_text.values_of(answer, tuning.spec)]
     if answer.memory is not None and answer.memory.most is not None:
         marks.append((answer.memory.most, "memory"))
     if answer.edge is not None:
@@ -154,7 +154,7 @@ def curve(tuning: Tuning) -> Figure:
             line = {"dash": _DASHES[1 + number % (len(_DASHES) - 1)], "width": 1.5, "color": _OTHER_STATE}
             figure.add_scatter(x=[value, value], y=[0, highest], mode="lines", name=f"{name} {value:,}", line=line)
     figure.update_xaxes(type="log", title_text=plain(tuning.spec.variable))
-    figure.update_yaxes(title_text=plain(tune_words.unit(tuning.spec)), rangemode="tozero")
+    figure.update_yaxes(title_text=plain(tuning_text.unit(tuning.spec)), rangemode="tozero")
     return styled(figure)
 
 

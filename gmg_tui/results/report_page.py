@@ -10,15 +10,14 @@ from plotly.graph_objects import Figure
 from plotly.offline import get_plotlyjs
 
 from gmg_tui.model import JobRecord, Tuning, WorkerState, units
-from gmg_tui.results import metric_curves
+from gmg_tui.results import metric_curves, tuning_text
 from gmg_tui.results import report_charts as charts
 from gmg_tui.results import table as tables
-from gmg_tui.results import tuning_text as tune_words
-from gmg_tui.results.column import Column, exact, ranked
+from gmg_tui.results.column import Column, format_exact, sort_rows
 from gmg_tui.results.comparison import Comparison
-from gmg_tui.results.job_columns import columns, results_of
+from gmg_tui.results.job_columns import columns, result_names
 from gmg_tui.results.report import ReportData, best_of
-from gmg_tui.results.table import in_html
+from gmg_tui.results.table import escape_html
 from gmg_tui.session.store.reader import Stored
 
 _CHARTED = ("fps_mean", "memory_peak_mib")
@@ -34,24 +33,24 @@ def page(data: ReportData, stored: Stored, best: str | None = None) -> bytes:
     rows, by, order = data.arranged(best)
     of_jobs = columns(rows)
     rate = next(column for column in of_jobs if column.name == "fps_mean")
-    fastest = best_of(ranked(rate, rows, descending=True), rate)
+    fastest = best_of(sort_rows(rate, rows, descending=True), rate)
     leaders = [("best", by, best_of(rows, by))] if by is not None and by.name != rate.name else []
     leaders = [*leaders, ("fastest", rate, fastest)] if data.queued and data.tuning is None else []
     first = leaders[0][2] if leaders else None
-    names = results_of(rows)
+    names = result_names(rows)
     charted = [column for column in of_jobs if column.name in _CHARTED or column.title in names]
     charted.sort(key=lambda column: (by is None or column.name != by.name, column.name not in _CHARTED))
     jobs = [
         f"<h2>{'Jobs' if data.queued else 'Workers'}</h2>",
         *_soft([order] if data.queued else []),
         *map(_chart, charts.by_job(data.jobs, charted, first)),
-        tables.html(of_jobs, rows, kind=lambda row: "best" if row is first else row.state.value),
+        tables.render_html(of_jobs, rows, kind=lambda row: "best" if row is first else row.state.value),
     ]
     body = [
         *_headline(data, leaders),
-        *(f"<p><b>{in_html(each.who)} failed:</b> {in_html(each.reason)}</p>" for each in data.failures),
+        *(f"<p><b>{escape_html(each.who)} failed:</b> {escape_html(each.reason)}</p>" for each in data.failures),
         *_soft(each.advice for each in data.failures if each.advice),
-        *(f"<p><b>{in_html(name)}</b> {in_html(alert.headline)}</p>" for name, alert in data.alerts),
+        *(f"<p><b>{escape_html(name)}</b> {escape_html(alert.headline)}</p>" for name, alert in data.alerts),
         *(tuning(data.tuning) if data.tuning is not None else ()),
         *_soft(data.slow_slots),
         *(jobs if data.tuning is None or best is not None else ()),  # trials are a tuning's jobs
@@ -66,7 +65,7 @@ def _metrics(data: ReportData, stored: Stored) -> Iterator[str]:
     figures = [charts.styled(figure) for figure in metric_curves.charts(data.jobs, stored, charts.COLOURS)]
     if figures:
         yield "<h2>Metrics</h2>"
-        yield tables.html(metric_curves.columns(data.metrics, "job" if data.queued else "worker"), data.metrics)
+        yield tables.render_html(metric_curves.columns(data.metrics, "job" if data.queued else "worker"), data.metrics)
         yield from map(_chart, figures)
 
 
@@ -75,7 +74,7 @@ def _headline(data: ReportData, leaders: Iterable[tuple[str, Column[JobRecord], 
     facts = []
     for title, column, job in leaders:
         if job is not None:
-            settings = "  ".join(f"{name} {exact(value)}" for name, value in job.values.items())
+            settings = "  ".join(f"{name} {format_exact(value)}" for name, value in job.values.items())
             facts.append((f"{title} job: #{job.number} {job.name}", f"{column.heading} {column.text(job)}", settings))
     if (rate := data.rate) is not None:
         without = " without failed workers" if data.failed else ""
@@ -85,7 +84,7 @@ def _headline(data: ReportData, leaders: Iterable[tuple[str, Column[JobRecord], 
     facts += [(name, totals[name], "") for name in ("energy", "time") if name in totals]
     facts += [(state.value, f"{data.states[state]:,}", "") for state in WorkerState if state in data.states]
     row = "<div><dt>{}</dt><dd>{}</dd><dt>{}</dt></div>"
-    boxes = (row.format(*map(in_html, fact)) for fact in facts)
+    boxes = (row.format(*map(escape_html, fact)) for fact in facts)
     yield f"<dl>{''.join(boxes)}</dl>"
 
 
@@ -93,14 +92,14 @@ def comparison(made: Comparison) -> bytes:
     """Returns the page that compares several sessions."""
     settings, rates, figures, metrics = made.tables
     body = [
-        *(f"<p>{in_html(line)}</p>" for line in made.remarks),
+        *(f"<p>{escape_html(line)}</p>" for line in made.remarks),
         "<h2>What differs</h2>",
-        tables.html(*settings) if made.differences else "<p>Nothing.</p>",
+        tables.render_html(*settings) if made.differences else "<p>Nothing.</p>",
         "<h2>Rates</h2>",
         _chart(charts.rates(made)),
-        tables.html(*rates),
-        tables.html(*figures) if made.figures else "",
-        *(["<h2>Metrics</h2>", tables.html(*metrics)] if made.metrics else []),
+        tables.render_html(*rates),
+        tables.render_html(*figures) if made.figures else "",
+        *(["<h2>Metrics</h2>", tables.render_html(*metrics)] if made.metrics else []),
         *(_chart(charts.styled(figure)) for figure in metric_curves.compared(made.sessions, charts.COLOURS)),
     ]
     title = " and ".join(data.name for data in made.sessions)
@@ -109,19 +108,19 @@ def comparison(made: Comparison) -> bytes:
 
 def tuning(of: Tuning) -> Iterator[str]:
     """Yields the section with a tuning's curve, answer and trials."""
-    yield f"<h2>Tuning: {in_html(of.spec.variable)} with the most {in_html(tune_words.unit(of.spec))}</h2>"
+    yield f"<h2>Tuning: {escape_html(of.spec.variable)} with the most {escape_html(tuning_text.unit(of.spec))}</h2>"
     answer = of.answer
-    yield from _soft(filter(None, [tune_words.cut_short(of)]))
+    yield from _soft(filter(None, [tuning_text.cut_short(of)]))
     yield _chart(charts.curve(of))
-    if together := tune_words.rate_together(answer, of.spec):
-        yield f"<p>{in_html(of.spec.variable)} = {in_html(together)}</p>"
-    yield tables.html(tune_words.answer_columns(of.spec), tune_words.values_of(answer, of.spec))
-    yield from (f"<p>{name}: {in_html(text)}</p>" for name, text in tune_words.notes(answer, of.spec))
+    if together := tuning_text.rate_together(answer, of.spec):
+        yield f"<p>{escape_html(of.spec.variable)} = {escape_html(together)}</p>"
+    yield tables.render_html(tuning_text.answer_columns(of.spec), tuning_text.values_of(answer, of.spec))
+    yield from (f"<p>{name}: {escape_html(text)}</p>" for name, text in tuning_text.notes(answer, of.spec))
     if of.command:
-        yield f"<pre>{in_html(shlex.join(of.command))}</pre>"
-    yield from _soft([tune_words.caution(of.spec)])
+        yield f"<pre>{escape_html(shlex.join(of.command))}</pre>"
+    yield from _soft([tuning_text.caution(of.spec)])
     trials = sorted(of.trials, key=lambda trial: (trial.value, trial.number))
-    yield tables.html(tune_words.columns(of.spec), trials, kind=lambda trial: trial.state.value)
+    yield tables.render_html(tuning_text.columns(of.spec), trials, kind=lambda trial: trial.state.value)
 
 
 def _chart(figure: Figure) -> str:
@@ -134,9 +133,9 @@ def _chart(figure: Figure) -> str:
 def _filled(title: str, about: Iterable[str], body: Iterable[str]) -> bytes:
     template = Template(files("gmg_tui.results").joinpath("report_page.html").read_text("utf-8"))
     parts = [f"<script>{get_plotlyjs()}</script>", *body]
-    text = template.substitute(title=in_html(title), about="".join(_soft(about)), body="\n".join(parts))
+    text = template.substitute(title=escape_html(title), about="".join(_soft(about)), body="\n".join(parts))
     return text.encode(errors="replace")
 
 
 def _soft(lines: Iterable[str]) -> list[str]:
-    return [f'<p class="soft">{in_html(line)}</p>' for line in lines]
+    return [f'<p class="soft">{escape_html(line)}</p>' for line in lines]

@@ -8,10 +8,9 @@ from shlex import join
 
 from gmg_tui.model import Session, Severity, Snapshot, TrialState, Tuning, WorkerState, units
 from gmg_tui.model.text import one_line
-from gmg_tui.results import metric_curves, report
+from gmg_tui.results import metric_curves, report, tuning_text
 from gmg_tui.results import table as tables
-from gmg_tui.results import tuning_text as tune_words
-from gmg_tui.results.job_columns import STYLES, columns
+from gmg_tui.results.job_columns import STATE_STYLES, columns
 from gmg_tui.results.report import ReportData
 from gmg_tui.session import LOGS, SUMMARY, TUNE
 
@@ -36,7 +35,7 @@ def at_end(session: Session, snapshot: Snapshot) -> list[str]:
     if snapshot.tuning is not None:
         return [*answer_lines(snapshot.tuning), f"tuning: {Path(session.spec.folder) / TUNE}", logs]
     if snapshot.queue is None:
-        return render(report.at_end(session, snapshot), None, *tables.output()).splitlines()
+        return render(report.at_end(session, snapshot), None, *tables.stdout_format()).splitlines()
     if not snapshot.queue.stranded:
         return [logs]
     return [
@@ -63,7 +62,7 @@ def render(data: ReportData, best: str | None, width: int | None, colour: bool) 
     # The sort column stays even on narrow terminals.
     first = by.name if by else ""
     shown = [replace(each, priority=_ORDER_PRIORITY) if each.name == first else each for each in columns(listed)]
-    lines = tables.terminal(shown, chosen, width=width, colour=colour, styles=STYLES)
+    lines = tables.render_lines(shown, chosen, width=width, colour=colour, styles=STATE_STYLES)
     if not data.jobs:
         lines.append("no jobs")
     elif kind == "job" or order != report.UNSORTED or len(chosen) < len(listed) or len(listed) > len(data.jobs):
@@ -77,7 +76,7 @@ def _metrics(data: ReportData, width: int | None, colour: bool) -> Iterator[str]
     listed = data.metrics[: None if width is None else metric_curves.MAX_ROWS]
     if listed:
         of_metrics = metric_curves.columns(listed, "of job" if data.queued else "of worker")
-        yield from ["", *tables.terminal(of_metrics, listed, width=width, colour=colour)]
+        yield from ["", *tables.render_lines(of_metrics, listed, width=width, colour=colour)]
     if more := len(data.metrics) - len(listed):
         yield f"and {units.count(more, 'other metric')}: --json or --csv metrics"
     if listed:
@@ -87,20 +86,22 @@ def _metrics(data: ReportData, width: int | None, colour: bool) -> Iterator[str]
 def trials(tuning: Tuning, width: int | None, *, colour: bool) -> list[str]:
     """Returns the trials of a tuning by value, then the answer."""
     rows = sorted(tuning.trials, key=lambda trial: (trial.value, trial.number))
-    listed = tables.terminal(tune_words.columns(tuning.spec), rows, width=width, colour=colour, styles=_TRIAL_STYLES)
+    listed = tables.render_lines(
+        tuning_text.columns(tuning.spec), rows, width=width, colour=colour, styles=_TRIAL_STYLES
+    )
     return [*listed, *answer_lines(tuning)]
 
 
 def answer_lines(tuning: Tuning) -> list[str]:
     """Returns the answer: a short table, notes, and the command line with the recommended value."""
     spec, answer = tuning.spec, tuning.answer
-    headline = [f"{spec.variable} = {rate}"] if (rate := tune_words.rate_together(answer, spec)) else []
-    table = tables.terminal(tune_words.answer_columns(spec), tune_words.values_of(answer, spec))
-    notes = [f"{name}: {text}" for name, text in tune_words.notes(answer, spec)]
-    lines = [*filter(None, [tune_words.cut_short(tuning)]), *headline, *table, *notes]
+    headline = [f"{spec.variable} = {rate}"] if (rate := tuning_text.rate_together(answer, spec)) else []
+    table = tables.render_lines(tuning_text.answer_columns(spec), tuning_text.values_of(answer, spec))
+    notes = [f"{name}: {text}" for name, text in tuning_text.notes(answer, spec)]
+    lines = [*filter(None, [tuning_text.cut_short(tuning)]), *headline, *table, *notes]
     if answer.recommended is None:
         return [*lines, f"no value of {spec.variable} was measured"]
-    return [*lines, tune_words.caution(spec), *([f"run it: {join(tuning.command)}"] if tuning.command else [])]
+    return [*lines, tuning_text.caution(spec), *([f"run it: {join(tuning.command)}"] if tuning.command else [])]
 
 
 def _below(data: ReportData) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 
 from rich.cells import cell_len
 
-from gmg_tui.results.column import Cell, Column, Where, is_known, with_values
+from gmg_tui.results.column import Cell, Column, Outputs, columns_with_values, is_known
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ _CONTROLS = dict.fromkeys((*range(9), *range(11, 32), 127), "·")
 """Characters that HTML does not allow; some browsers stop at a NUL."""
 
 
-def terminal(
+def render_lines(
     columns: Sequence[Column[T]],
     rows: Sequence[T],
     *,
@@ -39,14 +39,18 @@ def terminal(
     from rich.table import Table
     from rich.text import Text
 
-    kept = [column for column in columns if Where.TABLES in column.where] if empty else with_values(columns, rows)
+    kept = (
+        [column for column in columns if Outputs.TABLES in column.outputs]
+        if empty
+        else columns_with_values(columns, rows)
+    )
     if not kept:
         return []
     cells = {column.name: [column.text(row) for row in rows] for column in kept}
     widths = {}
     for column in kept:
         widest = max(map(cell_len, cells[column.name]), default=0)
-        widths[column.name] = max(cell_len(column.heading), widest if width is None else min(widest, column.limit))
+        widths[column.name] = max(cell_len(column.heading), widest if width is None else min(widest, column.max_width))
     total, dropped = sum(widths[column.name] + _GAP for column in kept) - _GAP, dict[str, str]()
     for least in sorted(kept, key=lambda column: column.priority)[:-1]:
         if width is not None and total > width:
@@ -56,7 +60,7 @@ def terminal(
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     texts = []
     for column in kept:
-        justify: Literal["left", "right"] = "left" if column.left else "right"
+        justify: Literal["left", "right"] = "left" if column.align_left else "right"
         width_of = widths[column.name]
         table.add_column(Text(column.heading), justify=justify, width=width_of, no_wrap=True, overflow="ellipsis")
         coloured = styles if column.name == "state" else {}
@@ -71,7 +75,7 @@ def terminal(
     return [*(line.rstrip() for line in captured.get().splitlines()), *note]
 
 
-def output() -> tuple[int | None, bool]:
+def stdout_format() -> tuple[int | None, bool]:
     """Returns the width of standard output, None if it is not a terminal, and True if it has colours."""
     if not sys.stdout.isatty():
         return None, False
@@ -79,20 +83,20 @@ def output() -> tuple[int | None, bool]:
     return shutil.get_terminal_size().columns, colour
 
 
-def show(columns: Sequence[Column[T]], rows: Sequence[T], *more: str) -> None:
+def print_table(columns: Sequence[Column[T]], rows: Sequence[T], *more: str) -> None:
     """Prints a table that fits the terminal (a pipe gets all columns), and further lines; nothing if it is empty."""
-    width, colour = output()
-    if lines := [*terminal(columns, rows, width=width, colour=colour), *more]:
+    width, colour = stdout_format()
+    if lines := [*render_lines(columns, rows, width=width, colour=colour), *more]:
         print("\n".join(lines))
 
 
-def html(columns: Sequence[Column[T]], rows: Sequence[T], *, kind: Callable[[T], str] = lambda row: "") -> str:
+def render_html(columns: Sequence[Column[T]], rows: Sequence[T], *, kind: Callable[[T], str] = lambda row: "") -> str:
     """Returns a sortable table with rows of the class `kind`; `data-value` has all digits of a number."""
-    filled = with_values(columns, rows)
-    texts = {column.name for column in filled if column.left or all(_is_text(column.value(row)) for row in rows)}
+    filled = columns_with_values(columns, rows)
+    texts = {column.name for column in filled if column.align_left or all(_is_text(column.value(row)) for row in rows)}
     head = "".join(
         f'<th scope="col" class="{"text" if column.name in texts else "number"}" aria-sort="none">'
-        f'<button type="button">{in_html(column.heading)}</button></th>'
+        f'<button type="button">{escape_html(column.heading)}</button></th>'
         for column in filled
     )
     cells = ((escape(kind(row)), "".join(_html_cell(column, row) for column in filled)) for row in rows)
@@ -101,20 +105,20 @@ def html(columns: Sequence[Column[T]], rows: Sequence[T], *, kind: Callable[[T],
 
 
 def _html_cell(column: Column[T], row: T) -> str:
-    value, text = column.value(row), in_html(column.text(row))
+    value, text = column.value(row), escape_html(column.text(row))
     if value is None:
         return "<td></td>"
     if column.name == "state":
         return f'<td class="text state">{text}</td>'
     if isinstance(value, int | float) and not isinstance(value, bool):
         return f'<td data-value="{value if is_known(value) else "NaN"}">{text}</td>'
-    return f'<td class="text">{text}</td>' if column.left or _is_text(value) else f"<td>{text}</td>"
+    return f'<td class="text">{text}</td>' if column.align_left or _is_text(value) else f"<td>{text}</td>"
 
 
 def _is_text(value: Cell) -> bool:
     return value is None or isinstance(value, str)
 
 
-def in_html(text: str) -> str:
+def escape_html(text: str) -> str:
     """Escapes any text for a page."""
     return escape(text.translate(_CONTROLS))

@@ -116,7 +116,7 @@ def answer_columns(spec: TuneSpec) -> list[Column[tuple[str, Best]]]:
     """Returns the columns of a table of `values_of`."""
     measured: list[Column[tuple[str, Best]]] = _measured(spec, lambda row: row[1])
     value = Column[tuple[str, Best]]("value", lambda row: row[1].value, spec.variable)
-    return [Column("answer", lambda row: row[0], left=True), value, *measured]
+    return [Column("answer", lambda row: row[0], align_left=True), value, *measured]
 
 
 def columns(spec: TuneSpec) -> list[Column[Trial]]:
@@ -125,13 +125,13 @@ def columns(spec: TuneSpec) -> list[Column[Trial]]:
     return [
         Column("number", lambda trial: trial.number, "#", priority=40),
         Column("value", lambda trial: trial.value, spec.variable, priority=100),
-        Column("slot", lambda trial: trial.slot, priority=90, left=True),
-        Column("kind", lambda trial: trial.kind.value, "for", priority=50, left=True),
-        Column("state", lambda trial: trial.state.value, priority=80, left=True),
+        Column("slot", lambda trial: trial.slot, priority=90, align_left=True),
+        Column("kind", lambda trial: trial.kind.value, "for", priority=50, align_left=True),
+        Column("state", lambda trial: trial.state.value, priority=80, align_left=True),
         *measured,
         Column("start_s", lambda trial: trial.start_s, "start", write=units.span, priority=10),
         Column("measured_s", lambda trial: trial.measured_s, "measured", write=units.span, priority=10),
-        Column("reason", lambda trial: trial.reason, priority=60, left=True),
+        Column("reason", lambda trial: trial.reason, priority=60, align_left=True),
     ]
 
 

@@ -105,10 +105,10 @@ _C = Column[SlotView]
 WORKERS: dict[str, Column[SlotView]] = {
     column.name: column
     for column in (
-        _C("slot", lambda row: row.slot.name, left=True),
-        _C("rank", lambda row: row.worker.group.name if row.worker.group is not None else None, left=True),
-        _C("job", lambda row: job_of(row.worker) or None, left=True),
-        _C("state", lambda row: row.worker.state_word, left=True),
+        _C("slot", lambda row: row.slot.name, align_left=True),
+        _C("rank", lambda row: row.worker.group.name if row.worker.group is not None else None, align_left=True),
+        _C("job", lambda row: job_of(row.worker) or None, align_left=True),
+        _C("state", lambda row: row.worker.state_word, align_left=True),
         _C("fps", lambda row: row.worker.rate, *FPS),
         _C("n_envs", lambda row: row.worker.newest.n_envs, *ENVS),
         *gpu_columns(lambda row: row.sample),

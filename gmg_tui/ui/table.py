@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from gmg_tui.model import units
-from gmg_tui.results.column import Column, Where, ranked
+from gmg_tui.results.column import Column, Outputs, sort_rows
 from gmg_tui.ui import keys
 from gmg_tui.ui.drawing import OnClick, Piece, Row, safe, width_of
 from gmg_tui.ui.facts import Fact, Facts
@@ -45,8 +45,8 @@ class ColumnSpan(NamedTuple):
         """Adds the column's text to a row; a text that is too wide extends into free cells on its left."""
         if not text:
             return
-        start = self.start if self.column.left else max(row.used, self.end - width_of(text))
-        if self.column.left and width_of(text) > self.width:
+        start = self.start if self.column.align_left else max(row.used, self.end - width_of(text))
+        if self.column.align_left and width_of(text) > self.width:
             start = min(start, row.used + 1)
         row.to(start).add(text, style, limit=self.end - start, click=click)
 
@@ -119,7 +119,7 @@ class Table(Rows, Generic[T], can_focus=True):
         self._widths: dict[str, int] = {}
         self._spans: list[ColumnSpan] = []
         self._sort_by = sort_by
-        self._descending = sort_by in self._columns and not self._columns[sort_by].left
+        self._descending = sort_by in self._columns and not self._columns[sort_by].align_left
         self._cursor = ""
         self.cursor_row = 0
         self.empty = ""
@@ -151,7 +151,7 @@ class Table(Rows, Generic[T], can_focus=True):
 
     def set_columns(self, columns: Iterable[Column[T]]) -> None:
         """Sets the columns for the next rows, without those not meant for screens."""
-        self._columns = {column.name: column for column in columns if Where.SCREEN in column.where}
+        self._columns = {column.name: column for column in columns if Outputs.SCREEN in column.outputs}
         self._drawn: dict[str, tuple[T, object, Strip]] = {}
         """Cache of visible rows by key: the row, how it was drawn, and the result."""
 
@@ -181,7 +181,7 @@ class Table(Rows, Generic[T], can_focus=True):
         if sort:
             rows: Iterable[T] = self._rows.values()
             if self._sort_by in self._columns:
-                rows = ranked(self._columns[self._sort_by], rows, descending=self._descending)
+                rows = sort_rows(self._columns[self._sort_by], rows, descending=self._descending)
             self._keys = list(map(self._key_of, rows))
         followed = self._follow(list(self._rows.values())) if self.following else None
         before, in_sight = self._cursor, 0 <= self.cursor_row - round(self.scroll_y) < self.size.height - 1
@@ -216,7 +216,7 @@ class Table(Rows, Generic[T], can_focus=True):
     @property
     def _visible_spans(self) -> Iterator[ColumnSpan]:
         edge = round(self.scroll_x) + self.room.width  # a number that is cut off looks like another number
-        return takewhile(lambda span: span.column.left or span.end <= edge, self._spans)
+        return takewhile(lambda span: span.column.align_left or span.end <= edge, self._spans)
 
     @property
     def _full_width(self) -> int:
@@ -273,7 +273,7 @@ class Table(Rows, Generic[T], can_focus=True):
 
     def action_sort_by(self, name: str) -> None:
         """Sorts by the column called `name`, or reverses the order if already sorted by it."""
-        self._descending = not self._descending if name == self._sort_by else not self._columns[name].left
+        self._descending = not self._descending if name == self._sort_by else not self._columns[name].align_left
         self._sort_by = name
         self._update((), sort=True)
 
@@ -285,7 +285,7 @@ class Table(Rows, Generic[T], can_focus=True):
         cells = {key: [self.cell(row, column) for column in columns] for key, row in rows.items()}
         for number, column in enumerate(columns):
             widest = max((width_of(row[number][0]) for row in cells.values()), default=0)
-            limit = column.limit if column is not columns[-1] else _MAX_LAST_COLUMN_CELLS
+            limit = column.max_width if column is not columns[-1] else _MAX_LAST_COLUMN_CELLS
             self._widths[column.name] = min(limit, max(self._widths[column.name], widest))
         self._spans = self._laid_out_spans
         return cells
@@ -293,7 +293,7 @@ class Table(Rows, Generic[T], can_focus=True):
     def cell(self, row: T, column: Column[T]) -> Piece:
         """Returns the text and the style of a cell."""
         if column.value(row) is None:
-            return "" if column.left else units.NOT_KNOWN, "dim"
+            return "" if column.align_left else units.NOT_KNOWN, "dim"
         return safe(column.text(row)), self._style(row) if column.name in {"state", "reason"} else "text"
 
     def make_strips(self, width: int, height: int) -> list[Strip]:

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from gmg_tui.model import JobRecord, Queue, Snapshot, Worker, WorkerState
-from gmg_tui.results.column import ranked
+from gmg_tui.results.column import sort_rows
 from gmg_tui.session.client import Source
 from gmg_tui.session.protocol import Welcome
 from gmg_tui.ui.slots import ORDERS, SLOT_ORDER, History, SlotView, in_trouble, median_rates
@@ -185,7 +185,7 @@ class View:
             rank = {name: number for number, name in enumerate(self.slots)}  # keeps the order of equals
             entries = sorted(self._slot_views(slots), key=lambda entry: rank.get(entry.slot.name, len(rank)))
             column = ORDERS[self.order]
-            slots = tuple(entry.slot.name for entry in ranked(column, entries, descending=not column.left))
+            slots = tuple(entry.slot.name for entry in sort_rows(column, entries, descending=not column.align_left))
         if self.filter:
             matching = {entry.slot.name for entry in self._slot_views(slots) if matches(entry, self.filter)}
             slots = tuple(name for name in slots if name in matching or name in kept)

@@ -26,36 +26,36 @@ class Row(NamedTuple):
 
 
 COLUMNS = (
-    Column[Row]("name", lambda row: row.name, priority=100, left=True),
+    Column[Row]("name", lambda row: row.name, priority=100, align_left=True),
     Column[Row]("memory_mib", lambda row: row.mib, "VRAM", "GiB", units.gib, priority=10),
     Column[Row]("fps", lambda row: row.fps, "FPS", write=units.fps, priority=90),
-    Column[Row]("note", lambda row: row.note, left=True, priority=5, limit=12),
+    Column[Row]("note", lambda row: row.note, align_left=True, priority=5, max_width=12),
 )
 ROWS = [Row("日本", 2048, 1234.5678), Row("abcdef", None, 20.0)]
 
 
 def test_a_terminal_aligns_columns_and_leaves_out_those_without_a_value() -> None:
-    assert tables.terminal(COLUMNS, ROWS) == [
+    assert tables.render_lines(COLUMNS, ROWS) == [
         "name    VRAM GiB    FPS",
         "日本         2.0  1,235",
         "abcdef         –  20.00",
     ]
-    assert tables.terminal(COLUMNS, []) == []
+    assert tables.render_lines(COLUMNS, []) == []
 
 
 def test_a_narrow_terminal_drops_the_least_important_columns_and_names_them() -> None:
-    assert tables.terminal(COLUMNS, ROWS, width=14) == [
+    assert tables.render_lines(COLUMNS, ROWS, width=14) == [
         "name      FPS",
         "日本    1,235",
         "abcdef  20.00",
         "no room for: VRAM GiB",
     ]
-    assert tables.terminal(COLUMNS, ROWS, width=1)[-1] == "no room for: VRAM GiB, FPS"
+    assert tables.render_lines(COLUMNS, ROWS, width=1)[-1] == "no room for: VRAM GiB, FPS"
 
 
 def test_a_style_does_not_count_as_width() -> None:
     columns = [*COLUMNS, Column[Row]("state", lambda row: "failed")]
-    styled = tables.terminal(columns, ROWS, colour=True, styles={"failed": "red"})
+    styled = tables.render_lines(columns, ROWS, colour=True, styles={"failed": "red"})
     assert "\x1b[31mfailed\x1b[0m" in styled[1]
     assert len(styled) == 3
 
@@ -87,11 +87,13 @@ def test_csv_has_no_formulas_unless_it_is_raw(text: str, in_csv: str) -> None:
 
 
 def test_a_heading_is_harmless() -> None:
-    assert tables.terminal([Column[Row]("a\x1b]0;x\x07\u3164\nb", lambda row: "1")], ROWS, colour=False)[0] == "a··b"
+    assert (
+        tables.render_lines([Column[Row]("a\x1b]0;x\x07\u3164\nb", lambda row: "1")], ROWS, colour=False)[0] == "a··b"
+    )
 
 
 def test_html_escapes_texts_and_has_numbers_in_full() -> None:
-    page = tables.html(COLUMNS, [Row("<b>\0", 1536.5)], kind=lambda row: "failed")
+    page = tables.render_html(COLUMNS, [Row("<b>\0", 1536.5)], kind=lambda row: "failed")
     assert "&lt;b&gt;·" in page
     assert '<td data-value="1536.5">1.5</td>' in page
     assert "FPS" not in page
@@ -102,7 +104,7 @@ def test_values_that_are_not_numbers_rank_last_in_either_order(values: list[colu
     column = Column[tuple[columns.Cell, int]]("x", lambda row: row[0])
     rows = [(value, number) for number, value in enumerate(values)]
     for descending in (False, True):
-        order = columns.ranked(column, rows, descending=descending)
+        order = columns.sort_rows(column, rows, descending=descending)
         assert sorted(order, key=lambda row: row[1]) == sorted(rows, key=lambda row: row[1])
         sizes = [value for value, _ in order if columns.is_known(value) and not isinstance(value, str)]
         assert sizes == sorted(sizes, reverse=descending)  # type: ignore[type-var]
@@ -116,13 +118,13 @@ def test_values_that_are_not_numbers_rank_last_in_either_order(values: list[colu
 def test_a_long_text_is_cut_in_a_terminal_and_whole_in_a_pipe(text: str) -> None:
     rows = [Row("日本", note=text)]
     whole = COLUMNS[3].text(rows[0])
-    assert all(cell_len(line) <= 20 for line in tables.terminal(COLUMNS, rows, width=200))
-    assert tables.terminal(COLUMNS, rows)[1] == f"日本  {whole}".rstrip()
+    assert all(cell_len(line) <= 20 for line in tables.render_lines(COLUMNS, rows, width=200))
+    assert tables.render_lines(COLUMNS, rows)[1] == f"日本  {whole}".rstrip()
 
 
 @pytest.mark.parametrize("text", ["\x1b[2J", "a\nb", "[red]x", ":smile:", "\u202e"])
 def test_a_cell_is_shown_literally_and_is_harmless(text: str) -> None:
-    heading, line = tables.terminal(COLUMNS, [Row(text)])
+    heading, line = tables.render_lines(COLUMNS, [Row(text)])
     assert heading == "name"
     assert line == COLUMNS[0].text(Row(text))
     assert "\x1b" not in line

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gmg_tui.model import Answer, Edge, MemoryLine, Trial, TrialKind, TrialState, Tuning
-from gmg_tui.results import tuning_text as tune_words
+from gmg_tui.results import tuning_text
 from gmg_tui.ui import charts
 from gmg_tui.ui.curve import curve
 from tests import tunings
@@ -99,28 +99,28 @@ def test_the_curve_always_fills_its_rows(trials: list[Trial], width: int, height
     ],
 )
 def test_the_command_has_the_value_and_keeps_other_placeholders(value: int, command: tuple[str, ...]) -> None:
-    assert tune_words.command(tunings.session(tunings.ENDED).spec, "n_envs", value) == command
+    assert tuning_text.command(tunings.session(tunings.ENDED).spec, "n_envs", value) == command
 
 
 def test_the_command_has_the_slots_the_environment_and_the_module() -> None:
     spec = tunings.session(tunings.ENDED).spec
     run = replace(spec, script="train", args=("x",), env={"BS": "{n_envs}", "SAME": "17000"}, cpu=2, module=True)
     expected = ("gmg-tui", "--cpu", "2", "--env", "BS=9", "--env", "SAME=17000", "-m", "train", "x")
-    assert tune_words.command(run, "n_envs", 9) == expected
+    assert tuning_text.command(run, "n_envs", 9) == expected
 
 
 def test_the_command_has_the_options_that_affect_the_run() -> None:
     spec = tunings.session(tunings.ENDED).spec
     run = replace(spec, python="/venv/bin/python", python_given=True, patterns=("a b",), gpus="0,1")
     run = replace(run, probe=False, args=())
-    text = shlex.join(tune_words.command(run, "n_envs", 9))
+    text = shlex.join(tuning_text.command(run, "n_envs", 9))
     expected = "--python /venv/bin/python --gpus 0,1 --pattern 'a b' --no-probe"
     assert text == f"gmg-tui {expected} franka.py"
 
 
 def test_a_trial_without_power_has_no_fps_per_watt() -> None:
     trial = tunings.measured(1, 64, "gpu0", rate=100.0)
-    column = next(column for column in tune_words.columns(tunings.SPEC) if column.name == "rate_per_w")
+    column = next(column for column in tuning_text.columns(tunings.SPEC) if column.name == "rate_per_w")
     assert [column.value(replace(trial, power_w=power_w)) for power_w in (0.0, 50.0)] == [None, 2.0]
 
 
@@ -213,10 +213,10 @@ def test_equal_points_and_equal_answers_are_drawn_side_by_side() -> None:
 
 
 def test_the_step_of_a_tuning_has_its_number() -> None:
-    steps = [tune_words.step_number(each) for each in (tunings.FIRST, tunings.LADDER, tunings.ENDED)]
+    steps = [tuning_text.step_number(each) for each in (tunings.FIRST, tunings.LADDER, tunings.ENDED)]
     assert steps == ["step 1 of 5", "step 1 of 5", ""]
     together = replace(tunings.FIRST, trials=(tunings.started(1, 64, "gpu0", TrialKind.TOGETHER),))
-    assert tune_words.step_number(together) == "step 5 of 5"
+    assert tuning_text.step_number(together) == "step 5 of 5"
 
 
 def test_a_tuning_without_any_rate_says_why() -> None:

@@ -30,7 +30,7 @@ class Shown(App[None]):
         columns = (
             Column[Job]("number", lambda job: job.number, "#", write=self._write),
             Column[Job]("rate", lambda job: job.rate, write=self._write),
-            Column[Job]("why", lambda job: job.why, left=True),
+            Column[Job]("why", lambda job: job.why, align_left=True),
         )
         self.table = Table(columns, key=lambda job: str(job.number))
 

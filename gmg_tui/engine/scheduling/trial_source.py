@@ -23,7 +23,7 @@ from gmg_tui.jobs.tune.fit import RateMeter
 from gmg_tui.jobs.tune.search import Search
 from gmg_tui.model import FPS, NO_ATTEMPT, JobRecord, QueueAction, Trial, TrialKind, TrialState, WorkerState, units
 from gmg_tui.model.errors import GmgError
-from gmg_tui.results import tuning_text as tune_words
+from gmg_tui.results import tuning_text
 from gmg_tui.session.store.reader import open_store
 
 _log = logging.getLogger(__name__)
@@ -350,7 +350,7 @@ class TrialSource:
             eta_s=self._search.eta_s(started_s, self._now_s),
             ended=self._search.ended,
             stopped=self._stopped,
-            command=tune_words.command(spec, self._spec.variable, chosen.value) if chosen is not None else (),
+            command=tuning_text.command(spec, self._spec.variable, chosen.value) if chosen is not None else (),
             earlier=self._earlier,
             reached=self._search.reached,
             expected=self._search.expected(),

@@ -203,13 +203,13 @@ class QueuePage(JobsPage[JobRecord]):
             if number is not None and (job := records.get(number)) is not None
         }
         self.table.empty = "" if self.failure else "Waiting for the engine"
-        names = {"", *job_columns.results_of(live.values())}
+        names = {"", *job_columns.result_names(live.values())}
         if names <= self._result_names:
             self.table.replace([*(records[number] for number in self._live_numbers - live.keys()), *live.values()])
             self.listing.on_table_moved()
         else:
             rows = list((records | live).values())
-            self._result_names |= {*names, *job_columns.results_of(rows)}
+            self._result_names |= {*names, *job_columns.result_names(rows)}
             self._arrange(rows)
             self.listing.show(rows, self.table.empty)
         self._live_numbers = set(live)

@@ -35,7 +35,7 @@ def columns(rows: Iterable[Tried]) -> list[Column[TriedRow]]:
     """Returns the columns for these arguments, with one for each metric."""
     metrics = dict.fromkeys(name for tried in rows for name in tried.metrics)
     return [
-        Column("state", _state, left=True),
+        Column("state", _state, align_left=True),
         Column("n_envs", lambda row: row.tried.n_envs, *column.ENVS),
         Column("rate", lambda row: row.tried.rate, *column.FPS),
         *(
@@ -46,8 +46,8 @@ def columns(rows: Iterable[Tried]) -> list[Column[TriedRow]]:
         Column("fps_per_watt", lambda row: row.tried.fps_per_watt, *column.FPS_PER_WATT),
         Column("gpu_util_pct", lambda row: row.tried.gpu_util_pct, *column.GPU),
         Column("power_w", lambda row: row.tried.power_w, *column.POWER),
-        Column("slots", _slots, left=True),
-        Column("arguments", lambda row: arguments(row.tried), left=True, limit=200),
+        Column("slots", _slots, align_left=True),
+        Column("arguments", lambda row: arguments(row.tried), align_left=True, max_width=200),
         Column("elapsed_s", lambda row: row.tried.elapsed_s, "total time", *column.TIME[1:]),
         Column("attempts", lambda row: row.tried.attempts),
         Column("started", lambda row: row.tried.started, "last start", write=units.time_of_day),

@@ -53,10 +53,12 @@ def _sparkline(metric: NamedCurve) -> str | None:
 
 
 _COLUMNS: Final = (
-    Column[NamedCurve]("group", lambda metric: metric.group or None, left=True, limit=24),
-    Column[NamedCurve]("metric", lambda metric: metric.name.removeprefix(f"{metric.group}/"), left=True, limit=36),
+    Column[NamedCurve]("group", lambda metric: metric.group or None, align_left=True, max_width=24),
+    Column[NamedCurve](
+        "metric", lambda metric: metric.name.removeprefix(f"{metric.group}/"), align_left=True, max_width=36
+    ),
     Column[NamedCurve]("value", lambda metric: metric.curve.last),
-    Column[NamedCurve]("history", _sparkline, left=True),
+    Column[NamedCurve]("history", _sparkline, align_left=True),
     Column[NamedCurve]("best", lambda metric: metric.best and metric.best.value),
     Column[NamedCurve]("best_step", lambda metric: metric.best and metric.best.step, "at step"),
     Column[NamedCurve]("lowest", lambda metric: metric.curve.lowest and metric.curve.lowest.value),

@@ -8,7 +8,7 @@ from gmg_tui.machine.gpu import xids
 from gmg_tui.model import Attempt, Details, Gpu, GpuHealth, GpuProcess, GpuSample, Occurrence, Worker, units
 from gmg_tui.model.secrets import mask
 from gmg_tui.results import column
-from gmg_tui.results.column import Column, plain
+from gmg_tui.results.column import Column, format_value
 from gmg_tui.ui import worker_text
 from gmg_tui.ui.facts import Fact
 from gmg_tui.ui.slots import SlotView
@@ -154,20 +154,20 @@ def process_command(process: GpuProcess) -> str:
 
 PROCESS_COLUMNS: Final = (
     Column[GpuProcess]("pid", lambda process: process.pid, "PID", write=str),
-    Column[GpuProcess]("user", lambda process: process.user, left=True, limit=16),
+    Column[GpuProcess]("user", lambda process: process.user, align_left=True, max_width=16),
     Column[GpuProcess]("age_s", lambda process: process.age_s, "age", write=units.span),
     Column[GpuProcess]("memory_mib", lambda process: process.memory_mib, "VRAM", write=units.mib),
-    Column[GpuProcess]("owner", process_owner, left=True),
-    Column[GpuProcess]("command", process_command, left=True),
+    Column[GpuProcess]("owner", process_owner, align_left=True),
+    Column[GpuProcess]("command", process_command, align_left=True),
 )
 EVENT_COLUMNS: Final = (
-    Column[Occurrence]("time", lambda event: units.time_of_day(event.time), left=True),
-    Column[Occurrence]("slot", lambda event: event.slot or None, left=True),
-    Column[Occurrence]("event", lambda event: event.kind.value, left=True),
+    Column[Occurrence]("time", lambda event: units.time_of_day(event.time), align_left=True),
+    Column[Occurrence]("slot", lambda event: event.slot or None, align_left=True),
+    Column[Occurrence]("event", lambda event: event.kind.value, align_left=True),
     Column[Occurrence](
         "text",
         lambda event: event.text.removeprefix(f"{event.slot}: ").removeprefix(f"{event.slot} "),
-        left=True,
+        align_left=True,
     ),
 )
 
@@ -176,8 +176,8 @@ def attempt_columns(now: Callable[[], float]) -> tuple[Column[Attempt], ...]:
     """Returns the columns of attempts; `now` returns the newest snapshot's Unix time."""
     return (
         Column[Attempt]("number", lambda attempt: attempt.number, "#"),
-        Column[Attempt]("state", lambda attempt: attempt.state.value, left=True),
-        Column[Attempt]("exit", _exit, left=True),
+        Column[Attempt]("state", lambda attempt: attempt.state.value, align_left=True),
+        Column[Attempt]("exit", _exit, align_left=True),
         Column[Attempt]("elapsed_s", lambda attempt: attempt.elapsed_s(now()), "elapsed", write=units.span),
         Column[Attempt]("n_envs", lambda attempt: attempt.n_envs, *column.ENVS),
         Column[Attempt]("fps", lambda attempt: attempt.rate, *column.FPS),
@@ -189,7 +189,7 @@ def attempt_columns(now: Callable[[], float]) -> tuple[Column[Attempt], ...]:
             lambda attempt: attempt.fps.env_steps_per_j if attempt.fps is not None else None,
             *column.FPS_PER_WATT,
         ),
-        Column[Attempt]("args", lambda attempt: join_args(attempt.args), "arguments", left=True),
+        Column[Attempt]("args", lambda attempt: join_args(attempt.args), "arguments", align_left=True),
     )
 
 
@@ -199,7 +199,7 @@ def attempt_facts(attempt: Attempt) -> Iterator[Fact]:
     if attempt.reason:
         yield Fact("reason", attempt.reason, "error" if attempt.state.value == "failed" else "text")
     for name, value in attempt.numbers.items():
-        yield Fact(name, plain(value))
+        yield Fact(name, format_value(value))
 
 
 def _exit(attempt: Attempt) -> str | None:

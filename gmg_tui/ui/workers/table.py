@@ -30,8 +30,8 @@ _GPU: Final = ("gpu_util_pct", "memory", "power_w", "temperature_c")
 _CPU: Final = ("cpu_pct", "memory_rss_mib")
 _COLUMNS: Final[dict[str, Column[Any]]] = WORKERS | {
     "time": Column[Any]("time", lambda entry: _time(entry)),
-    "history": Column[Any]("history", lambda entry: "", left=True),
-    "notes": Column[Any]("notes", lambda entry: "", left=True, limit=0),
+    "history": Column[Any]("history", lambda entry: "", align_left=True),
+    "notes": Column[Any]("notes", lambda entry: "", align_left=True, max_width=0),
 }
 
 
@@ -97,7 +97,7 @@ class WorkerTable(Table[Band]):
     def make_strips(self, width: int, height: int) -> list[Strip]:
         """Returns the heading, with the sort arrow, and the visible rows."""
         order = self._view.order
-        self._sort_by, self._descending = order if order != SLOT_ORDER else "", not ORDERS[order].left
+        self._sort_by, self._descending = order if order != SLOT_ORDER else "", not ORDERS[order].align_left
         self.prepare(width, [self._rows[key] for key in self._keys[round(self.scroll_y) :][:height]])
         return super().make_strips(width, height)
 
@@ -139,7 +139,7 @@ class WorkerTable(Table[Band]):
                 known, style = text != units.NOT_KNOWN, load_style(entry.sample, name)
                 return (text, "text" if style == "ok" else style) if known else (units.NOT_SUPPORTED, "dim")
         known = text != units.NOT_KNOWN
-        return text if known or not column.left else "", "text" if known and column.name != "time" else "dim"
+        return text if known or not column.align_left else "", "text" if known and column.name != "time" else "dim"
 
     def line(self, band: Band, cells: Sequence[Piece], width: int) -> Row:
         """Returns the row of a worker or a node."""

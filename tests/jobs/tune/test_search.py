@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from gmg_tui.jobs.tune.search import Search
 from gmg_tui.model.tuning import Trial, TrialKind, TrialState, TuneSpec
-from gmg_tui.results import tuning_text as tune_words
+from gmg_tui.results import tuning_text
 from tests.jobs.tune.curves import CASES, franka, grows
 from tests.jobs.tune.simulated import H100, H100_MIB, World, slot_of, tune
 
@@ -114,7 +114,7 @@ def test_the_recommended_value_is_then_measured_on_all_slots_at_once(slots: int)
     assert together.margin_pct is not None
     assert [trial.kind for trial in outcome.trials[-slots:]] == [TrialKind.TOGETHER] * slots
     assert all(trial.measured_s == 60 for trial in outcome.trials[-slots:])
-    text = tune_words.rate_together(outcome.answer, TuneSpec())
+    text = tuning_text.rate_together(outcome.answer, TuneSpec())
     assert re.match(rf"[\d,]+ on {slots} slots?: [\d,]+ FPS ±0\.5 %", text)
 
 

@@ -25,7 +25,7 @@ KEYS = [
 
 def lines(read: list[tuple[Gpu, GpuSample]]) -> list[str]:
     """The table for people, without its heading."""
-    return tables.terminal(COLUMNS, read)[1:]
+    return tables.render_lines(COLUMNS, read)[1:]
 
 
 @on_simulated_driver

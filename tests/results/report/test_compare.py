@@ -167,7 +167,7 @@ async def test_many_sessions_drop_columns_that_do_not_fit(monkeypatch: pytest.Mo
     names = [f"a-session-with-a-long-name-{number}" for number in range(5)]
     for number, name in enumerate(names):
         await _session(name, {"gpu0": 1000.0 + number}, "-B", str(number))
-    monkeypatch.setattr("gmg_tui.results.table.output", lambda: (80, False))
+    monkeypatch.setattr("gmg_tui.results.table.stdout_format", lambda: (80, False))
     out = report(*names)[0]
     assert "no room for: " in out
     table = out.split("\n\n")[2].splitlines()
