@@ -17,7 +17,7 @@ from gmg_tui.model import JobRecord, Queue, RunSpec, Snapshot, SweepSpec, Value,
 from gmg_tui.session.client import EngineClient
 from gmg_tui.session.protocol import Bye, Lines, Update
 from gmg_tui.session.store import reader
-from tests.patience import LONG_S
+from tests.patience import LONG_S, eventually
 
 FAKE = str(Path(__file__).parents[1] / "fake_worker.py")
 
@@ -212,6 +212,7 @@ async def running(spec: RunSpec, env: dict[str, str] | None = None) -> AsyncIter
             await asyncio.sleep(0)
             process.terminate()
         await process.wait()
+        await eventually(lambda: not session.is_locked(run.folder))  # a killed engine's watchdog has the lock
         _, alive = await asyncio.to_thread(psutil.wait_procs, children, timeout=LONG_S)
         assert not alive, f"left running: {alive}"
         await read_out(process)

@@ -342,8 +342,9 @@ async def test_a_job_ended_together_with_its_engine_is_requeued() -> None:
 async def test_a_stopped_job_stays_stopped_although_its_engine_is_killed_as_it_ends(tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(
-        "import os, signal, time\nsignal.signal(signal.SIGINT, lambda *_: os.kill(os.getppid(), signal.SIGKILL))\n"
-        "print('ready', flush=True)\ntime.sleep(600 if os.environ['GMG_JOB'] == '1' else 0)\n"
+        "import os, signal, time\n"
+        "def end(*_): signal.signal(signal.SIGINT, signal.SIG_DFL), os.kill(os.getppid(), signal.SIGKILL)\n"
+        "signal.signal(signal.SIGINT, end); print('ready', flush=True)\ntime.sleep(600 if os.environ['GMG_JOB'] == '1' else 0)\n"
     )
     spec = sweep_for([{"x": 1}, {"x": 2}], program(script=str(script)), cpu=1)
     async with running(spec) as run:
