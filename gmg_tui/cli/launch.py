@@ -25,11 +25,11 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import interpreter, torchrun
 from gmg_tui.session.options import Options
 
-_PATIENCE_S = 1.0
+_SHOW_WAIT_AFTER_S = 1.0
 """Seconds before a wait is shown."""
 _POLL_S = 0.1
 _ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGXCPU)
-_FORWARDED = (signal.SIGUSR1, signal.SIGUSR2)
+_FORWARDED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 class _Reply(msgspec.Struct, frozen=True):
@@ -41,8 +41,9 @@ class _Reply(msgspec.Struct, frozen=True):
     error: str = ""
     exit_code: int = 2
     progress: str = ""
-    """The current wait reason."""
+    """The reason for waiting; empty in the final reply."""
     lines: tuple[str, ...] = ()
+    """Lines to print during the wait."""
 
 
 class _DiedError(GmgError):
@@ -53,8 +54,8 @@ class _Signals:
     """Defers signals within the context: `check` raises KeyboardInterrupt for signals that end a command.
 
     SIGTERM must also end the engine, and raising at once in a handler could leave a half-made session folder. SIGUSR1
-    and SIGUSR2, which make scripts save their state, are forwarded. SIGHUP is blocked until the engine has its spec, and
-    cleans up by itself.
+    and SIGUSR2, which make scripts save their state, are forwarded. SIGHUP is blocked until the engine has its spec:
+    from then on, the engine cleans up when this process ends.
 
     Attributes:
         engine: The engine to forward signals to, once it listens.
@@ -65,14 +66,14 @@ class _Signals:
         self._interrupted = False
 
     def __enter__(self) -> Self:
-        handlers = {**dict.fromkeys(_ENDING_SIGNALS, self._interrupt), **dict.fromkeys(_FORWARDED, self._forward)}
-        self._before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        handlers = dict.fromkeys(_ENDING_SIGNALS, self._interrupt) | dict.fromkeys(_FORWARDED_SIGNALS, self._forward)
+        self._previous_handlers = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
         return self
 
     def __exit__(self, *_: object) -> None:
         self.unblock_hangup()
-        for number, handler in self._before.items():
+        for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)
 
     def check(self) -> None:
@@ -81,11 +82,11 @@ class _Signals:
             raise KeyboardInterrupt
 
     def unblock_hangup(self) -> None:
-        """Lets SIGHUP end this process, including a pending one."""
+        """Lets SIGHUP end this process again, at once if one is pending."""
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
 
     def raise_at_once(self) -> None:
-        """Makes each signal raise KeyboardInterrupt at once, with the default handler, which asyncio replaces."""
+        """Makes the ending signals raise KeyboardInterrupt at once, by the default handler, which asyncio may replace."""
         for number in _ENDING_SIGNALS:
             signal.signal(number, signal.default_int_handler)
 
@@ -97,40 +98,40 @@ class _Signals:
             self.engine.process.send_signal(number)
 
 
-def start(options: Options, make: Callable[[], RunSpec], *, engine: PrestartedEngine) -> int:
-    """Starts the engine of a session and shows it as `options` say; returns the exit status.
+def start(options: Options, create_spec: Callable[[], RunSpec], *, engine: PrestartedEngine) -> int:
+    """Starts the engine of a session, and shows the session as `options` say; returns the exit status.
 
-    `make` makes or reuses the session's folder, after all other checks, and returns the spec. Raises `GmgError` if the
-    session cannot be started (a new folder is removed), or its engine died.
+    `create_spec` makes or reuses the session's folder, and returns the spec. Raises `GmgError` if the session cannot be
+    started (a new folder is removed), or its engine died (the folder is kept).
     """
     headless = options.headless or not is_terminal()
     if not headless and not options.detach:
         check_terminal(os.environ)
     with _Signals() as signals:
-        spec = make()
-        fresh = not Path(spec.folder, sessions.RECORD).exists()
+        spec = create_spec()
+        is_new = not Path(spec.folder, sessions.RECORD).exists()
         try:
-            reply = _launch(engine, spec, options, signals, headless=headless, fresh=fresh)
+            reply = _launch(engine, spec, options, signals, headless=headless, is_new=is_new)
             signals.check()
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 signals.raise_at_once()
                 note("stopping the engine (ctrl+c again kills it)")
             engine.cancel()
-            if fresh and not isinstance(error, _DiedError):
+            if is_new and not isinstance(error, _DiedError):
                 remove_own(Path(spec.folder))
             raise
         signals.engine = engine
         try:
             engine.confirm()
-            for warning in (*reply.warnings, *_other_python(spec)):
+            for warning in (*reply.warnings, *_interpreter_notes(spec)):
                 note(f"gmg-tui: {warning}")
             if options.detach:
                 print(spec.name)
                 return 0
             status = _show(options, spec, Path(reply.socket), signals, headless=headless)
         except KeyboardInterrupt:
-            # Only before the reporter or screen handles ctrl+c.
+            # Raised only until the reporter or screen handles ctrl+c.
             signals.raise_at_once()
             note("stopping the workers (ctrl+c again kills them)")
             engine.cancel(torchrun.stop_s(spec))
@@ -138,7 +139,7 @@ def start(options: Options, make: Callable[[], RunSpec], *, engine: PrestartedEn
     return 0 if status is None else conclude(spec, status)
 
 
-def _other_python(spec: RunSpec) -> tuple[str, ...]:
+def _interpreter_notes(spec: RunSpec) -> tuple[str, ...]:
     """Returns a note if the workers run on an interpreter that is neither gmg-tui's own nor given by an option."""
     if spec.python_given or spec.simulate is not None or interpreter.is_own(spec.python):
         return ()
@@ -146,28 +147,28 @@ def _other_python(spec: RunSpec) -> tuple[str, ...]:
 
 
 def _launch(
-    engine: PrestartedEngine, spec: RunSpec, options: Options, signals: _Signals, *, headless: bool, fresh: bool
+    engine: PrestartedEngine, spec: RunSpec, options: Options, signals: _Signals, *, headless: bool, is_new: bool
 ) -> _Reply:
-    """Sends `engine` the `spec`, and waits until it listens. Raises `GmgError` if it dies or refuses the run."""
-    viewer = not (headless or options.detach)  # the engine delays its workers briefly for the first frame
-    words = [b"confirm", *([b"fresh"] if fresh else []), *([b"viewer"] if viewer else [])]
+    """Sends `spec` to `engine`, and waits until that listens. Raises `GmgError` if it dies or refuses the run."""
+    viewer = not (headless or options.detach)  # the engine briefly holds the workers back for the first frame
+    words = [b"confirm", *([b"fresh"] if is_new else []), *([b"viewer"] if viewer else [])]
     try:
-        described = msgspec.json.encode(spec)
+        encoded_spec = msgspec.json.encode(spec)
     except UnicodeEncodeError as error:
         shown = os.fsencode(error.object).decode(errors="backslashreplace")
         raise GmgError(f"{shown} is not UTF-8, which gmg-tui cannot pass on; rename it, or use another") from None
     signals.check()
-    engine.order(described + b"\n" + b" ".join(words) + b"\n")
+    engine.send_spec(encoded_spec + b"\n" + b" ".join(words) + b"\n")
     signals.unblock_hangup()
     if not options.detach:
-        _load(headless=headless)
+        _import_viewer(headless=headless)
     driver = "engine; without persistence mode the driver needs several seconds"
-    reply = _reply(engine, signals, f"waiting for the {driver if spec.nodes is None else 'nodes'}")
+    reply = _await_reply(engine, signals, f"waiting for the {driver if spec.nodes is None else 'nodes'}")
     if reply is None:
         engine.cancel()
         log = Path(spec.folder) / sessions.ENGINE_LOG
         with suppress(OSError), os.fdopen(open_regular(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as file:
-            file.write(engine.stderr_text())
+            file.write(engine.early_stderr())
         raise _DiedError(f"the engine died during startup; see {log}", 1)
     if not reply.ok:
         raise GmgError(_explain_order(reply.error, spec), reply.exit_code)
@@ -175,15 +176,15 @@ def _launch(
 
 
 def _explain_order(error: str, spec: RunSpec) -> str:
-    """Returns the error, or the right order of words if an option that chooses slots follows the script."""
-    option = next((each for each in spec.own_options if each in ("--cpu", "--gpus")), None)
+    """Returns the error, with the right order of words if an option that chooses slots follows the script."""
+    option = next((name for name in spec.own_options if name in ("--cpu", "--gpus")), None)
     if option is None or not error.startswith("no GPU"):
         return error
     value = dict(zip(spec.args, (*spec.args[1:], "…"), strict=True)).get(option, "…")
     return f"{option} goes before the script: gmg-tui {option} {value} {spec.script} … ({error.partition(';')[0]})"
 
 
-def _load(*, headless: bool) -> None:
+def _import_viewer(*, headless: bool) -> None:
     """Imports the reporter or the screen while the engine starts."""
     if headless:
         importlib.import_module("gmg_tui.headless")
@@ -191,11 +192,11 @@ def _load(*, headless: bool) -> None:
         importlib.import_module("gmg_tui.ui").load()
 
 
-def _reply(engine: PrestartedEngine, signals: _Signals, doing: str) -> _Reply | None:
-    """Returns the engine's reply; None if it died. Shows a long wait on a terminal, at first as `doing`."""
+def _await_reply(engine: PrestartedEngine, signals: _Signals, wait_reason: str) -> _Reply | None:
+    """Waits for the engine's reply; returns None if it died. If that takes long, shows the reason on a terminal."""
     assert engine.process.stdout is not None
     # Unbuffered: `select` does not see bytes in a buffer.
-    stdout, since = io.FileIO(engine.process.stdout.fileno(), closefd=False), time.monotonic()
+    stdout, started = io.FileIO(engine.process.stdout.fileno(), closefd=False), time.monotonic()
     with waiting("") as show:
         while True:
             if select.select([stdout], [], [], _POLL_S)[0]:
@@ -205,13 +206,13 @@ def _reply(engine: PrestartedEngine, signals: _Signals, doing: str) -> _Reply | 
                     return None
                 if not reply.progress:
                     return reply
-                doing = reply.progress
+                wait_reason = reply.progress
                 if reply.lines:
                     show("")
                     note("\n".join(f"gmg-tui: {line}" for line in reply.lines))
             signals.check()
-            if time.monotonic() - since > _PATIENCE_S:
-                show(doing)
+            if time.monotonic() - started > _SHOW_WAIT_AFTER_S:
+                show(wait_reason)
 
 
 def _show(options: Options, spec: RunSpec, socket: Path, signals: _Signals, *, headless: bool) -> int | None:
@@ -222,6 +223,6 @@ def _show(options: Options, spec: RunSpec, socket: Path, signals: _Signals, *, h
         return show(socket, options)
     from gmg_tui import headless as reporter
 
-    status = reporter.run(socket, begun=signals.check)
+    status = reporter.run(socket, on_ready=signals.check)
     await_end(Path(spec.folder))
     return status

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note, print_json
-from gmg_tui.cli.rm import unlisted
+from gmg_tui.cli.rm import sessions_without_record
 from gmg_tui.machine.folders import user_name
 from gmg_tui.model import WorkerState, units
 from gmg_tui.model.alert import by_urgency, urgent
@@ -18,8 +18,8 @@ from gmg_tui.results.column import Column
 from gmg_tui.results.job_columns import as_plain
 from gmg_tui.session.client import newest_snapshot
 
-_WAITING = (WorkerState.WAITING, WorkerState.RESTARTING, WorkerState.STOPPING)
-_MAX_WAITS = _MAX_ALERTS = 4
+_WAITING_STATES = (WorkerState.WAITING, WorkerState.RESTARTING, WorkerState.STOPPING)
+_MAX_WAIT_LINES = _MAX_ALERT_LINES = 4
 """Maximum lines about one session."""
 _JOB_STATES = ("waiting", "running", "finished", "failed", "stopped")
 
@@ -28,17 +28,18 @@ def ls(*, as_json: bool) -> int:
     """Prints the sessions, newest first; returns the exit status."""
     sessions.clear_lost(note)
 
-    async def updated() -> list[sessions.SessionEntry]:
-        return await asyncio.gather(*map(_updated, sessions.listing()))
+    async def update() -> list[sessions.SessionEntry]:
+        return await asyncio.gather(*map(_update, sessions.listing()))
 
-    entries = asyncio.run(updated())
+    entries = asyncio.run(update())
     if as_json:
         print_json([_row(entry) for entry in entries])
         return 0
     remarks = [entry.remark for entry in entries]
-    remarks += [line for entry in entries for line in (*_waits(entry), *_alerts(entry))]
-    remarks += [f"{each.name} has no readable record; remove it with: gmg-tui rm {each.name}" for each in unlisted()]
-    owners = {each.name: user_name(each.lstat().st_uid) for each in sessions.unreadable_folders()}
+    remarks += [line for entry in entries for line in (*_wait_lines(entry), *_alert_lines(entry))]
+    names = [session.name for session in sessions_without_record()]
+    remarks += [f"{name} has no readable record; remove it with: gmg-tui rm {name}" for name in names]
+    owners = {folder.name: user_name(folder.lstat().st_uid) for folder in sessions.unreadable_folders()}
     remarks += [f"{name} cannot be read; it belongs to {owner}" for name, owner in owners.items()]
     if entries or any(remarks):
         table.print_table(_COLUMNS, entries, *filter(None, remarks))
@@ -47,8 +48,8 @@ def ls(*, as_json: bool) -> int:
     return 0
 
 
-async def _updated(entry: sessions.SessionEntry) -> sessions.SessionEntry:
-    """Returns the session with its engine's current workers and queue, or unchanged without an answer."""
+async def _update(entry: sessions.SessionEntry) -> sessions.SessionEntry:
+    """Returns the session with its engine's current workers and queue; unchanged if no engine answers."""
     if not entry.answers:
         return entry
     snapshot = await newest_snapshot(entry.record.session)
@@ -76,30 +77,32 @@ def _row(entry: sessions.SessionEntry) -> dict[str, Any]:
     return row
 
 
-def _work(entry: sessions.SessionEntry) -> str:
-    """Returns the states of its workers, or the progress of a sweep's jobs."""
+def _progress_text(entry: sessions.SessionEntry) -> str:
+    """Returns the states of a session's workers, or the progress of a sweep's jobs."""
     queue = entry.record.queue
     return units.tally(worker.state for worker in entry.record.workers) if queue is None else queue.progress()
 
 
-def _waits(entry: sessions.SessionEntry) -> list[str]:
-    """Returns lines with the wait reasons of its workers."""
-    waiting = [worker for worker in entry.record.workers if worker.state in _WAITING and worker.reason]
+def _wait_lines(entry: sessions.SessionEntry) -> list[str]:
+    """Returns a line for each wait reason of a running session's workers, up to a limit."""
+    waiting = [worker for worker in entry.record.workers if worker.state in _WAITING_STATES and worker.reason]
     reasons = {f"{worker.state}, {worker.reason}" for worker in waiting if entry.state == "running"}
-    return [f"{entry.name}: {reason}".replace(", for ", ", waiting for ") for reason in sorted(reasons)[:_MAX_WAITS]]
+    return [
+        f"{entry.name}: {reason}".replace(", for ", ", waiting for ") for reason in sorted(reasons)[:_MAX_WAIT_LINES]
+    ]
 
 
-def _alerts(entry: sessions.SessionEntry) -> list[str]:
-    """Returns lines with the worst alerts of its workers."""
+def _alert_lines(entry: sessions.SessionEntry) -> list[str]:
+    """Returns a line for each of the most urgent alerts of a running session's workers."""
     if entry.state != "running":
         return []
     slots = {alert: worker.slot for worker in entry.record.workers for alert in worker.alerts}
-    worst = by_urgency(urgent(slots))[:_MAX_ALERTS]
-    return [f"{entry.name}: {slots[alert]} {alert.headline}" for alert in worst]
+    most_urgent = by_urgency(urgent(slots))[:_MAX_ALERT_LINES]
+    return [f"{entry.name}: {slots[alert]} {alert.headline}" for alert in most_urgent]
 
 
 def _fps(entry: sessions.SessionEntry) -> float | None:
-    """Returns the sum of its workers' current rates; None for a sweep, whose jobs differ, and for an ended session."""
+    """Returns the sum of the workers' current rates; None for a sweep, whose jobs differ, and after the session's end."""
     if entry.state != "running" or entry.record.queue is not None:
         return None
     rates = [worker.fps for worker in entry.record.workers if worker.fps is not None]
@@ -121,6 +124,6 @@ _COLUMNS = (
         priority=50,
         align_left=True,
     ),
-    Column[sessions.SessionEntry]("workers", _work, priority=80, align_left=True),
+    Column[sessions.SessionEntry]("workers", _progress_text, priority=80, align_left=True),
     Column[sessions.SessionEntry]("fps", _fps, "FPS", write=units.fps, priority=70),
 )

@@ -1,7 +1,7 @@
 """An engine's process, started before the command line is checked.
 
-Its imports take as long as the screen's, so both run in parallel, and it receives its `RunSpec` later. So this module
-imports very little.
+The engine's imports take as long as the screen's, so both run in parallel, and the engine receives its `RunSpec` later.
+To start it soon, this module imports very little.
 """
 
 import os
@@ -19,10 +19,10 @@ _BOOT = (
     "import gc, sys; gc.disable(); sys.path.append(sys.argv.pop(1)); "
     "import runpy; runpy.run_module('gmg_tui.engine', run_name='__main__', alter_sys=True)"
 )
-"""Runs `python -m gmg_tui.engine`, but without the current folder on the path (`-P`), which may contain a `queue.py`.
+"""Equivalent of `python -m gmg_tui.engine` without the current folder on the path (`-P`), which may contain a `queue.py`.
 Garbage collection starts after the imports (`engine/__main__.py`)."""
-_STDERR_BYTES = 1 << 16
-_CONFIRMED = b"go\n"
+_MAX_STDERR_BYTES = 1 << 16
+_CONFIRMATION = b"go\n"
 _STOP_TIMEOUT_S = 30.0
 """Timeout for a cancelled engine to exit, in addition to its workers' timeouts."""
 
@@ -34,7 +34,7 @@ class PrestartedEngine:
         root = Path(gmg_tui.__file__).parent.parent
         # The engine's standard error until it opens its log.
         self._stderr = os.memfd_create("engine")
-        self._ordered = False
+        self._has_spec = False
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _BOOT, str(root)],
@@ -42,7 +42,7 @@ class PrestartedEngine:
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
                 start_new_session=True,
-                # A session's processes are found by their initial environment.
+                # Processes are attributed to sessions by their initial environment.
                 env={name: value for name, value in os.environ.items() if name not in WORKER_VARIABLES},
             )
         except OSError as error:
@@ -52,31 +52,31 @@ class PrestartedEngine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not self._ordered:
+        if not self._has_spec:
             self.process.kill()
             self.process.wait()
         os.close(self._stderr)
 
-    def order(self, text: bytes) -> None:
+    def send_spec(self, text: bytes) -> None:
         """Sends the spec; if the engine has died, no reply follows.
 
-        Its standard input stays open, so that it detects the end of this process.
+        Keeps the engine's standard input open, so that the engine detects the end of this process.
         """
-        self._ordered = True
+        self._has_spec = True
         if self.process.stdin is not None:
             with suppress(BrokenPipeError):
                 self.process.stdin.write(text)
                 self.process.stdin.flush()
 
     def confirm(self) -> None:
-        """Tells the engine to start its workers; if it has died, its clients notice."""
+        """Tells the engine to start its workers. Does nothing if it has died, which its clients notice."""
         if self.process.stdin is not None:
             with suppress(BrokenPipeError), self.process.stdin as stdin:
-                stdin.write(_CONFIRMED)
+                stdin.write(_CONFIRMATION)
 
     def cancel(self, workers_s: float = 0.0) -> None:
-        """Ends the engine by SIGTERM, to stop its workers within `workers_s`; kills it after that, or at ctrl+c."""
-        if not self._ordered:
+        """Ends the engine by SIGTERM if it has its spec; kills it at ctrl+c, or `_STOP_TIMEOUT_S + workers_s` later."""
+        if not self._has_spec:
             return
         self.process.terminate()
         try:
@@ -85,6 +85,6 @@ class PrestartedEngine:
             self.process.kill()
             self.process.wait()
 
-    def stderr_text(self) -> bytes:
+    def early_stderr(self) -> bytes:
         """Returns the standard error from before the engine opened its log."""
-        return os.pread(self._stderr, _STDERR_BYTES, 0)
+        return os.pread(self._stderr, _MAX_STDERR_BYTES, 0)

@@ -12,9 +12,8 @@ from gmg_tui.machine.files import write_atomic
 from gmg_tui.model.errors import GmgError, listed
 from gmg_tui.results import bundle as archive
 from gmg_tui.results import column as columns
-from gmg_tui.results import json_csv_export, metric_curves
-from gmg_tui.results import report as data
-from gmg_tui.results import report_text as text
+from gmg_tui.results import json_csv_export, metric_curves, report_text
+from gmg_tui.results import report as report_data
 from gmg_tui.results import table as tables
 from gmg_tui.results.comparison import Comparison, load
 from gmg_tui.results.report import ReportData
@@ -25,90 +24,89 @@ RAW, METRICS = "raw", "metrics"
 """Values of `--csv`."""
 
 
-def report(names: Sequence[str], *, best: str | None, fail_below: float | None, **forms: Any) -> int:
-    """Prints or exports the results of sessions, by default the newest; returns the exit status. Raises `GmgError`.
+def report(names: Sequence[str], *, best: str | None, fail_below: float | None, **exports: Any) -> int:
+    """Prints or exports the results of sessions, by default of the newest; returns the exit status. Raises `GmgError`.
 
-    `forms` are the options for formats other than text, such as `csv`; at most one may be given.
+    `exports` are the options for formats other than text, such as `csv`; at most one may be given.
     """
-    given = [(form, value) for form, value in forms.items() if value is not None and value is not False]
-    if len(given) > 1:
+    chosen = [(export, value) for export, value in exports.items() if value is not None and value is not False]
+    if len(chosen) > 1:
         raise GmgError("--json, --csv, --html and --bundle are mutually exclusive; give one of them")
-    form, value = given[0] if given else ("text", None)
-    if form == "html" and find_spec("plotly") is None:
+    export, value = chosen[0] if chosen else ("text", None)
+    if export == "html" and find_spec("plotly") is None:
         install = interpreter.install_command(sys.executable, "plotly")
         raise GmgError(f"--html needs plotly; install it with: {install}", 1)
     if len(names) > 1:
-        if best is not None or form == "bundle":
+        if best is not None or export == "bundle":
             raise GmgError(f"{'--best' if best is not None else '--bundle'} is for one session; give one name")
-        made = _compare(names, form, value)
-        if fail_below is None or not (slower := made.slower(fail_below)):
+        comparison = _compare(names, export, value)
+        if fail_below is None or not (slower := comparison.slower(fail_below)):
             return 0
         note(f"gmg-tui: {listed(slower)}: more than {fail_below:g} % slower than {names[0]}")
         return 1
     if fail_below is not None:
         raise GmgError("--fail-below compares sessions; give two names")
     entry = sessions.find(names[0] if names else None, running=False)
-    if form == "bundle":
+    if export == "bundle":
         path = f"gmg-tui-{entry.name}.zip"
-        if Path(path).is_symlink():  # others may have predicted its name
+        if Path(path).is_symlink():  # made by another user, who can predict the name
             raise GmgError(f"--bundle: {path} is a link; remove it, or go to another folder", 1)
-        _write(archive.bundle(entry), path, "--bundle")
+        _write_file(archive.bundle(entry), path, "--bundle")
     else:
-        _print(entry, form, value, best)
+        _print(entry, export, value, best)
     return 0
 
 
-def _print(entry: sessions.SessionEntry, form: str, value: Any, best: str | None) -> None:
+def _print(entry: sessions.SessionEntry, export: str, value: Any, best: str | None) -> None:
     """Prints or exports the results of one session."""
     with open_store(entry.folder / sessions.STORE) as stored:
-        collected = data.collect(entry, stored)
-        jobs = collected.jobs if best is None else data.ordered(collected.jobs, best)[0]
-        if form == "as_json":
+        collected = report_data.collect(entry, stored)
+        jobs = collected.jobs if best is None else report_data.ordered(collected.jobs, best)[0]
+        if export == "as_json":
             print_data(json_csv_export.detailed(jobs, stored))
-        elif form == "csv" and value == METRICS:
+        elif export == "csv" and value == METRICS:
             print_data(metric_curves.csv(jobs, stored))
-        elif form == "csv":
+        elif export == "csv":
             print_data(json_csv_export.table(jobs, raw=value == RAW))
-        elif form == "html":
-            from gmg_tui.results import report_page as page
+        elif export == "html":
+            from gmg_tui.results import report_page
 
-            _write(page.page(collected, stored, best), value)
+            _write_file(report_page.page(collected, stored, best), value)
         else:
-            _show(collected, entry, best)
+            _print_text(collected, entry, best)
 
 
-def _compare(names: Sequence[str], form: str, value: Any) -> Comparison:
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise GmgError(f"{twice} is named twice; give the names of different sessions")
-    made = Comparison(*zip(*[load(sessions.find(name, running=False)) for name in names], strict=True))
-    if form == "as_json":
-        print_json(made.as_json())
-    elif form == "csv":
-        print_data(columns.as_csv(*made.tables[1], raw=value == RAW))
-    elif form == "html":
-        from gmg_tui.results import report_page as page
+def _compare(names: Sequence[str], export: str, value: Any) -> Comparison:
+    """Prints or exports the comparison of sessions, and returns it. Raises `GmgError`."""
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise GmgError(f"{repeated} is named twice; give the names of different sessions")
+    comparison = Comparison(*zip(*[load(sessions.find(name, running=False)) for name in names], strict=True))
+    if export == "as_json":
+        print_json(comparison.as_json())
+    elif export == "csv":
+        print_data(columns.as_csv(*comparison.tables[1], raw=value == RAW))
+    elif export == "html":
+        from gmg_tui.results import report_page
 
-        _write(page.comparison(made), value)
+        _write_file(report_page.comparison(comparison), value)
     else:
-        print(made.text(*tables.stdout_format()))
-    return made
+        print(comparison.text(*tables.stdout_format()))
+    return comparison
 
 
-def _show(of: ReportData, entry: sessions.SessionEntry, best: str | None) -> None:
+def _print_text(report: ReportData, entry: sessions.SessionEntry, best: str | None) -> None:
     width, colour = tables.stdout_format()
-    if of.tuning is not None and best is None:
-        lines = text.trials(of.tuning, width, colour=colour)
+    if report.tuning is not None and best is None:
+        lines = report_text.trials(report.tuning, width, colour=colour)
         if (tune := entry.folder / sessions.TUNE).exists():  # may be missing in a lost session
             lines.append(f"tuning: {tune}")
     else:
-        lines = [text.render(of, best, width, colour)]
-    print("\n".join([of.heading, *lines]))
-    if remark := entry.remark:
-        print(remark)
+        lines = [report_text.render(report, best, width, colour)]
+    print("\n".join([report.heading, *lines, *filter(None, [entry.remark])]))
 
 
-def _write(content: bytes, path: str, option: str = "--html") -> None:
+def _write_file(content: bytes, path: str, option: str = "--html") -> None:
     try:
         write_atomic(Path(path), content)
     except OSError as error:

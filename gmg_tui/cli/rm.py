@@ -23,21 +23,21 @@ _START_GRACE_S = 60.0
 """Age below which a folder without a record may belong to a starting session."""
 
 
-class Removable(Struct, frozen=True):
+class RemovableSession(Struct, frozen=True):
     """A session that can be removed."""
 
     name: str
     folder: Path
     state: str
-    """`ended`, `lost`, or `damaged` without a readable record."""
+    """`ended`, `lost`, or `damaged` if its record cannot be read."""
     ended: float
-    """Unix time of its end; without a record, of the folder's last change."""
+    """Unix time of its end; of the last write to the record or folder if unknown."""
 
 
 _COLUMNS = (
-    Column[Removable]("name", lambda session: session.name, priority=100, align_left=True),
-    Column[Removable]("state", lambda session: session.state, priority=70, align_left=True),
-    Column[Removable](
+    Column[RemovableSession]("name", lambda session: session.name, priority=100, align_left=True),
+    Column[RemovableSession]("state", lambda session: session.state, priority=70, align_left=True),
+    Column[RemovableSession](
         "ended", lambda session: f"{units.span(time.time() - session.ended)} ago", priority=80, align_left=True
     ),
 )
@@ -46,16 +46,16 @@ _COLUMNS = (
 def rm(names: tuple[str, ...], *, older: float | None, keep: int | None, yes: bool) -> int:
     """Removes sessions by name, or those that ended more than `older` seconds ago, except the last `keep`.
 
-    Returns the exit status, 1 if a session cannot be removed. Raises `GmgError` for a wrong selection, or if it
-    cannot ask.
+    Returns the exit status, 1 if a session cannot be removed. Raises `GmgError` for a wrong selection, or without a
+    terminal to ask on.
     """
-    selects = older is not None or keep is not None
-    if bool(names) == selects:
+    by_age = older is not None or keep is not None
+    if bool(names) == by_age:
         raise GmgError("give session names, or --older AGE and --keep N, as in: gmg-tui rm --older 30d --keep 5")
-    before = time.time() - (older or 0.0)
+    ended_before = time.time() - (older or 0.0)
     sessions.clear_lost(note)
-    chosen = _selected(before, keep or 0) if selects else _removable(dict.fromkeys(names))
-    status = 0 if selects else int(len(chosen) < len(set(names)))
+    chosen = _select_old(ended_before, keep or 0) if by_age else _find_removable(dict.fromkeys(names))
+    status = 0 if by_age else int(len(chosen) < len(set(names)))
     if not chosen:
         if not status:
             print("nothing to remove")
@@ -64,25 +64,25 @@ def rm(names: tuple[str, ...], *, older: float | None, keep: int | None, yes: bo
     return _remove(chosen, yes=yes) or status
 
 
-def _selected(before: float, keep: int) -> list[Removable]:
+def _select_old(ended_before: float, keep: int) -> list[RemovableSession]:
     """Returns the sessions that ended before a Unix time, except the last `keep`."""
-    ended = _removable(session.name for session in sessions.listing() if session.state != "running")
+    ended = _find_removable(session.name for session in sessions.listing() if session.state != "running")
     ended.sort(key=lambda session: session.ended, reverse=True)
-    return [session for session in ended[keep:] if session.ended <= before]
+    return [session for session in ended[keep:] if session.ended <= ended_before]
 
 
-def _removable(names: Iterable[str]) -> list[Removable]:
-    """Returns the sessions that can be removed, and prints an error for each of the others."""
+def _find_removable(names: Iterable[str]) -> list[RemovableSession]:
+    """Returns those of the named sessions that can be removed, and prints an error for each of the others."""
     found = []
     for name in names:
         try:
-            found.append(removable(name))
+            found.append(find_removable(name))
         except GmgError as error:
             note(f"gmg-tui: {error}")
     return found
 
 
-def _remove(chosen: list[Removable], *, yes: bool) -> int:
+def _remove(chosen: list[RemovableSession], *, yes: bool) -> int:
     """Removes the sessions, asking first unless `yes`; returns the exit status. Raises `GmgError`."""
     if not yes:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -103,39 +103,39 @@ def _remove(chosen: list[Removable], *, yes: bool) -> int:
     return 0 if removed == len(chosen) else 1
 
 
-def removable(name: str) -> Removable:
-    """Returns the session called `name`. Raises `GmgError` if there is none, it may be running, or it is a link."""
+def find_removable(name: str) -> RemovableSession:
+    """Returns the session called `name`. Raises `GmgError` if there is none, if it may be running, or for a link or file."""
     folder = sessions.sessions_folder() / name
     try:
         sessions.check_name(name)
-        about = folder.lstat()
+        status = folder.lstat()
     except PermissionError as error:
         raise sessions.unreadable_error(folder, error) from error
     except (GmgError, OSError):
         raise GmgError(f"there is no session {name}; gmg-tui ls lists them", 1) from None
-    if not stat.S_ISDIR(about.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         raise GmgError(f"{folder} is a link or file, not a folder; remove it yourself", 1)
     with suppress(OSError):
         sessions.restore_rights(folder)
     entry = sessions.inspect(folder)
     if entry is None:
-        if sessions.is_locked(folder) or abs(time.time() - about.st_mtime) < _START_GRACE_S:
+        if sessions.is_locked(folder) or abs(time.time() - status.st_mtime) < _START_GRACE_S:
             raise GmgError(f"{name} is starting, or has failed to start; try again in a minute", 1)
-        return Removable(name, folder, "damaged", about.st_mtime)
+        return RemovableSession(name, folder, "damaged", status.st_mtime)
     if entry.state == "running":
         raise GmgError(entry.remark or f"{name} is running; end it first: gmg-tui stop {name}", 1)
     ended = entry.record.ended
     if ended is None and sessions.processes_of(entry.record.session):
         raise GmgError(f"{name} was lost, and some of its processes are still running; try again in a minute", 1)
-    return Removable(name, folder, entry.state, entry.written if ended is None else ended)
+    return RemovableSession(name, folder, entry.state, entry.written if ended is None else ended)
 
 
-def unlisted() -> Iterator[Removable]:
-    """Yields folders without a readable record: damaged, or left by a command killed before its engine started."""
+def sessions_without_record() -> Iterator[RemovableSession]:
+    """Yields sessions without a readable record: damaged, or left by a command killed before its engine started."""
     for folder in sessions.folders():
         if sessions.read_record(folder) is None:
             try:
-                yield removable(folder.name)
+                yield find_removable(folder.name)
             except GmgError:  # a link, or starting
                 continue
 
@@ -143,15 +143,15 @@ def unlisted() -> Iterator[Removable]:
 def remove(folder: Path) -> None:
     """Removes a session's folder, holding its lock so that no engine starts there.
 
-    If this is interrupted, the rest is listed as damaged, and can be removed again. Raises `GmgError`.
+    After an interruption, the rest is listed as damaged, and can be removed too. Raises `GmgError`.
     """
     try:
         with ExitStack() as stack:
             log = folder / sessions.ENGINE_LOG
-            # Anything but a file was made by a script: no engine has it open.
+            # If the log is not a regular file, a script replaced it, and no engine has it open.
             if not log.is_symlink() and (log.is_file() or not log.exists()):
                 stack.callback(os.close, sessions.lock(folder))
-            check_own(folder.parent)  # what `removable` saw may have been replaced since
+            check_own(folder.parent)  # may have been replaced since `find_removable`
             remove_tree(folder)
     except OSError as error:
         raise GmgError(f"cannot remove {error.filename or folder}: {error.strerror}", 1) from error

@@ -11,7 +11,7 @@ from gmg_tui import simulation
 from gmg_tui.cli.launch import start
 from gmg_tui.cli.prestart import PrestartedEngine
 from gmg_tui.cli.printing import note, waiting
-from gmg_tui.cli.run_spec import check, check_queued, check_script, create_session, resumed
+from gmg_tui.cli.run_spec import check_options, check_queue_options, check_script, create_session, load_for_resume
 from gmg_tui.jobs import argument_placeholders as placeholders
 from gmg_tui.model import RunSpec, Session, SweepSpec, TuneSpec
 from gmg_tui.model.errors import GmgError
@@ -23,8 +23,8 @@ _DEMO_ARGS: Mapping[str, tuple[str, ...]] = {
     "franka.py": ("-B", "4096", "--steps", "100000"),
     "light.py": ("-B", "16", "--steps", "200000"),
 }
-"""Arguments before the user's, for examples that start quickly and run for minutes."""
-_VARIABLE = re.compile(rf"(?P<name>{placeholders.NAME.pattern})(=(?P<low>\d+)(\.\.(?P<high>\d*))?)?")
+"""Arguments that precede the user's: the examples start quickly and run for minutes."""
+_VAR_PATTERN = re.compile(rf"(?P<name>{placeholders.NAME.pattern})(=(?P<low>\d+)(\.\.(?P<high>\d*))?)?")
 _MAX_VALUE = 10**12
 _SPEC_OPTIONS = [opt for opt in TUNE_ONLY if opt.spec_field in TuneSpec.__struct_fields__]
 
@@ -32,16 +32,16 @@ _SPEC_OPTIONS = [opt for opt in TUNE_ONLY if opt.spec_field in TuneSpec.__struct
 def run(options: Options, engine: PrestartedEngine, program: Program | None, args: tuple[str, ...] = ()) -> int:
     """Runs a program on the slots that `options` select; returns the exit status. Raises `GmgError`.
 
-    The default is a bundled program with additional `args`: the simulated script on simulated GPUs, the Franka on GPUs,
-    or the light example on CPU slots.
+    Without a program, runs a bundled one with additional `args`: the simulated script on simulated GPUs, the Franka
+    example on GPUs, or the light example on CPU slots.
     """
     if program is not None:
         check_script(program.script, program.module)
-    fields, after = check(options), None
+    fields, named_after = check_options(options), None
     if program is None and options.simulate is not None:
-        given = _simulated_args(options.simulate, ranks=options.ddp is not None)
-        program = Program(str(simulation.SCRIPT), (*given, *args))
-        after = "simulated"
+        default_args = _simulated_args(options.simulate, ranks=options.ddp is not None)
+        program = Program(str(simulation.SCRIPT), (*default_args, *args))
+        named_after = "simulated"
     elif program is None:
         python = fields["python"]
         if not interpreter.has_genesis(python):
@@ -52,7 +52,7 @@ def run(options: Options, engine: PrestartedEngine, program: Program | None, arg
         example = "light.py" if fields["cpu"] else "franka.py"
         program = Program(str(Path(__file__).parent.parent / "examples" / example), (*_DEMO_ARGS[example], *args))
     placeholders.check_names((*program.args, *fields["env"].values()), placeholders.NAMES)
-    return start(options, partial(create_session, options, fields, program, after=after), engine=engine)
+    return start(options, partial(create_session, options, fields, program, named_after=named_after), engine=engine)
 
 
 def _simulated_args(count: int, *, ranks: bool) -> tuple[str, ...]:
@@ -63,6 +63,7 @@ def _simulated_args(count: int, *, ranks: bool) -> tuple[str, ...]:
 
 
 def _has_gpu() -> bool:
+    """True if a GPU answers; if none does, prints a note with the reason."""
     from gmg_tui.machine.gpu.nvml import NvmlUnavailable, open_nvml
     from gmg_tui.machine.gpu.selection import no_answers
 
@@ -85,39 +86,39 @@ def tune(options: Options, engine: PrestartedEngine, program: Program | None) ->
     """
     if options.resume is not None:
         return _resume(options, engine)
-    asked = _tune_spec(options)
-    mark = f"{{{asked.variable}}}"
+    tune_spec = _tune_spec(options)
+    placeholder = f"{{{tune_spec.variable}}}"
     if options.simulate is not None:
-        program = Program(str(simulation.SCRIPT), ("-B", mark))
+        program = Program(str(simulation.SCRIPT), ("-B", placeholder))
     if "ddp" in options.given:
         raise GmgError("--ddp: a trial runs on one slot; leave it out")
     if program is None:
         raise GmgError("give a SCRIPT, as in: gmg-tui tune sim.py -B {n_envs}; or --resume NAME")
     check_script(program.script, program.module)
-    fields = check_queued(options)
+    fields = check_queue_options(options)
     texts = (*program.args, *fields["env"].values())
-    if not any(asked.variable in placeholders.names_in(text) for text in texts):
-        example = f"gmg-tui tune {program.script} -B {mark}"
-        raise GmgError(f"the script's arguments have no {mark}: write it in place of the number, as in: {example}")
-    placeholders.check_names(texts, (asked.variable, *placeholders.NAMES, *placeholders.JOB_NAMES))
+    if not any(tune_spec.variable in placeholders.names_in(text) for text in texts):
+        example = f"gmg-tui tune {program.script} -B {placeholder}"
+        raise GmgError(f"the arguments have no {placeholder}: write it in place of the number, as in: {example}")
+    placeholders.check_names(texts, (tune_spec.variable, *placeholders.NAMES, *placeholders.JOB_NAMES))
 
-    def make() -> RunSpec:
-        spec = create_session(options, fields, program, after="tune", jobs=())
-        return structs.replace(spec, tune=asked, sweep=SweepSpec(timeout_s=asked.trial_time_s))
+    def create_spec() -> RunSpec:
+        spec = create_session(options, fields, program, named_after="tune", jobs=())
+        return structs.replace(spec, tune=tune_spec, sweep=SweepSpec(timeout_s=tune_spec.trial_time_s))
 
-    return start(options, make, engine=engine)
+    return start(options, create_spec, engine=engine)
 
 
 def _resume(options: Options, engine: PrestartedEngine) -> int:
-    """Continues the tuning `options.resume` with its ended trials; options replace the session's.
+    """Continues the tuning `options.resume`, reusing its ended trials; given options replace the session's.
 
     Returns the exit status. Raises `GmgError`.
     """
-    asked = _tune_spec(options)
-    session = resumed(options, "tune", "what is measured, and where,")
+    given_spec = _tune_spec(options)
+    session = load_for_resume(options, "tune", "the measured program and its slots")
     assert session.spec.tune is not None
     changed = [opt.spec_field for opt in _SPEC_OPTIONS if opt.name in options.given]
-    tune = structs.replace(session.spec.tune, **{field: getattr(asked, field) for field in changed})
+    tune = structs.replace(session.spec.tune, **{field: getattr(given_spec, field) for field in changed})
     spec = structs.replace(session.spec, tune=tune, sweep=SweepSpec(timeout_s=tune.trial_time_s))
     check_comparable(session)
     return start(options, lambda: spec, engine=engine)
@@ -126,17 +127,17 @@ def _resume(options: Options, engine: PrestartedEngine) -> int:
 def check_comparable(session: Session) -> None:
     """Raises `GmgError` if trials would run with versions other than the session's."""
     name, python = session.spec.name, session.spec.python
-    installed, had = interpreter.versions(python), session.versions
-    if had is not None and installed != had:
-        pairs = [(field, getattr(had, field), getattr(installed, field)) for field in installed.__struct_fields__]
+    installed, recorded = interpreter.versions(python), session.versions
+    if recorded is not None and installed != recorded:
+        pairs = [(field, getattr(recorded, field), getattr(installed, field)) for field in installed.__struct_fields__]
         changes = ", ".join(f"{field} {old} is now {new}" for field, old, new in pairs if old != new)
-        why = f"{python} has changed ({changes}), so rates could not be compared"
-        raise GmgError(f"--resume {name}: {why}; start a new tuning")
+        reason = f"{python} has changed ({changes}), so rates could not be compared"
+        raise GmgError(f"--resume {name}: {reason}; start a new tuning")
 
 
 def _tune_spec(options: Options) -> TuneSpec:
     """Returns the search that the options describe. Raises `GmgError` for an invalid option."""
-    match = _VARIABLE.fullmatch(options.var)
+    match = _VAR_PATTERN.fullmatch(options.var)
     if match is None:
         raise GmgError(f"--var {options.var}: give NAME=LOW..HIGH, such as n_envs=64..65536; HIGH may be left out")
     name, low, high = match["name"], int(match["low"] or 64), int(match["high"]) if match["high"] else None

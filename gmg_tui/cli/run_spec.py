@@ -28,7 +28,7 @@ _SUFFIXES = ("", ".py", ".pyw", ".pyz")
 """File name suffixes of Python scripts and zipped applications (zipapp)."""
 
 
-def check(options: Options) -> dict[str, Any]:
+def check_options(options: Options) -> dict[str, Any]:
     """Checks the options, and returns the `RunSpec` fields that they set. Raises `GmgError`."""
     for other in ("gpus", "simulate"):
         if options.cpu is not None and getattr(options, other) is not None:
@@ -36,7 +36,7 @@ def check(options: Options) -> dict[str, Any]:
     if not hasattr(options, "sets"):  # a sweep's file may choose the GPUs
         check_wait(options, options.gpus)
     formats.check(options.pattern)
-    if not all(how.strip() for how in options.notify):
+    if not all(notifier.strip() for notifier in options.notify):
         raise GmgError("--notify is empty; give bell, osc9, osc777 or a command")
     path = options.python
     settable = {*RunSpec.__struct_fields__} - {"name"}
@@ -49,13 +49,13 @@ def check(options: Options) -> dict[str, Any]:
         "cwd": folder,
         "python_given": path is not None,
         "python": interpreter.check_python(path) if path is not None else interpreter.default_python(os.environ),
-        "env": environment(options.env),
-        "on": alert_actions(options.on),
-        "summary": None if options.summary is None else _summary(options.summary),
-        "ddp": _groups(options),
+        "env": parse_env(options.env),
+        "on": parse_alert_actions(options.on),
+        "summary": None if options.summary is None else _summary_path(options.summary),
+        "ddp": _ddp_spec(options),
         "pin": not options.no_pin,
         "probe": not options.no_probe,
-        "nodes": _nodes(options),
+        "nodes": _nodes_spec(options),
         "start": None if options.start is None else StartMode(options.start),
         "resume_args": options.resume_args or (),
         "restart": RestartMode(options.restart),
@@ -71,17 +71,17 @@ def check_wait(options: Options, gpus: str | None) -> None:
         raise GmgError("--wait waits only for GPUs on this machine; leave out --wait or --nodes")
 
 
-def check_queued(options: Options) -> dict[str, Any]:
-    """Checks the options of a sweep or tuning like `check`; `groups_of` checks groups."""
+def check_queue_options(options: Options) -> dict[str, Any]:
+    """Checks the options of a sweep or tuning like `check_options`, except `--ddp`, which `sweep_ddp` checks."""
     if options.restart == "always":
         raise GmgError("--restart always would restart finished jobs forever; give --restart failure")
-    return check(options.replace(ddp=None, virtual_local_rank=False))
+    return check_options(options.replace(ddp=None, virtual_local_rank=False))
 
 
-def groups_of(options: Options, jobs: Sequence[JobRecord]) -> DdpSpec | None:
-    """Returns the grouping of a sweep's jobs; None without groups. Raises `GmgError`."""
+def sweep_ddp(options: Options, jobs: Sequence[JobRecord]) -> DdpSpec | None:
+    """Returns the `DdpSpec` of a sweep with these jobs; None without groups. Raises `GmgError`."""
     ranks = any(job.world_size is not None for job in jobs)
-    return _groups(options.replace(ddp="all" if ranks else None))
+    return _ddp_spec(options.replace(ddp="all" if ranks else None))
 
 
 def create_session(
@@ -89,16 +89,16 @@ def create_session(
     fields: Mapping[str, Any],
     program: Program,
     *,
-    after: str | None = None,
+    named_after: str | None = None,
     jobs: Sequence[JobRecord] | None = None,
 ) -> RunSpec:
     """Creates a session's folder, with a store if there are `jobs`, and returns the spec with the checked `fields`.
 
-    Without `--name`, the session is named after the file `after`, else after the script. Raises `GmgError`.
+    Without `--name`, the session is named after `named_after`, by default the script. Raises `GmgError`.
     """
     if torchrun.is_torchrun(program.script, module=program.module) and fields["ddp"] is not None:
         raise GmgError(f"{program.script}: --ddp replaces torchrun; give the script itself: --ddp TRAIN.py")
-    folder = sessions.create(options.name, after or program.script)
+    folder = sessions.create(options.name, named_after or program.script)
     try:
         socket = sessions.socket_path(folder.name)
         if jobs is not None:
@@ -109,20 +109,22 @@ def create_session(
         remove_own(folder)
         raise
     host = os.uname().nodename
-    where: dict[str, Any] = {"name": folder.name, "folder": str(folder), "socket": str(socket), "host": host}
-    return RunSpec(**program._asdict(), **where, **fields)
+    location: dict[str, Any] = {"name": folder.name, "folder": str(folder), "socket": str(socket), "host": host}
+    return RunSpec(**program._asdict(), **location, **fields)
 
 
-def resumed(options: Options, command: str, fixed: str) -> Session:
-    """Returns the ended session `options.resume`, its spec changed by the command line.
+def load_for_resume(options: Options, command: str, fixed: str) -> Session:
+    """Returns the ended session `options.resume` with the changes of the command line in its spec.
 
-    Only options of `command`, `sweep` or `tune`, may be given; for any other, the error says that `fixed` cannot change.
-    Raises `GmgError`.
+    Only the options that `--resume` of `command` (`sweep` or `tune`) can change may be given; for any other, the error
+    says that `fixed` cannot change. Raises `GmgError`.
     """
-    fields = check_queued(options)
+    fields = check_queue_options(options)
     name, mark = options.resume, SWEEP if command == "sweep" else TUNE
-    check_given(options, {opt.name for opt in _OPTIONS if mark in opt.marks}, f"--resume {name}: {fixed} cannot change")
-    _check_kind(sessions.find(name, running=False).record.session.spec, command)
+    check_given_options(
+        options, {opt.name for opt in _OPTIONS if mark in opt.marks}, f"--resume {name}: {fixed} cannot change"
+    )
+    _check_command(sessions.find(name, running=False).record.session.spec, command)
     sessions.await_end(name, note)
     sessions.clear_lost(note)
     entry = sessions.find(name, running=False)
@@ -145,7 +147,7 @@ def resumed(options: Options, command: str, fixed: str) -> Session:
     return structs.replace(session, spec=spec)
 
 
-def _check_kind(spec: RunSpec, command: str) -> None:
+def _check_command(spec: RunSpec, command: str) -> None:
     """Raises `GmgError` unless `command` started the session."""
     kind = spec.command
     if kind != command:
@@ -154,15 +156,15 @@ def _check_kind(spec: RunSpec, command: str) -> None:
         raise GmgError(f"{spec.name} is not a session of gmg-tui {command}; {other}")
 
 
-def check_given(options: Options, allowed: Container[str], why: str) -> None:
-    """Raises `GmgError`, giving `why` as the reason, if the command line has options or words not in `allowed`."""
+def check_given_options(options: Options, allowed: Container[str], reason: str) -> None:
+    """Raises `GmgError` with `reason` if the command line has options or words that are not `allowed`."""
     names = {opt.name: opt.long for opt in _OPTIONS}
     names |= {"script": "SCRIPT", "args": "its arguments", "words": "FILE", "is_script": "--script", "module": "-m"}
-    if wrong := [names[key] for key in sorted(options.given) if key not in allowed]:
-        raise GmgError(f"{why}; leave out {', '.join(wrong)}")
+    if refused := [names[key] for key in sorted(options.given) if key not in allowed]:
+        raise GmgError(f"{reason}; leave out {', '.join(refused)}")
 
 
-def _groups(options: Options) -> DdpSpec | None:
+def _ddp_spec(options: Options) -> DdpSpec | None:
     if options.ddp is None:
         if options.virtual_local_rank and "virtual_local_rank" in options.given:
             raise GmgError("--virtual-local-rank needs --ddp")
@@ -174,11 +176,11 @@ def _groups(options: Options) -> DdpSpec | None:
     return DdpSpec(None if options.ddp == "all" else int(options.ddp), options.virtual_local_rank)
 
 
-def _nodes(options: Options) -> NodesSpec | None:
+def _nodes_spec(options: Options) -> NodesSpec | None:
     if options.nodes is None:
         return None
-    name, _, rest = options.nodes.partition(":")
-    if name not in {"local", "slurm", "ray", "ssh"} or (name == "ssh" and not rest) or (name == "slurm" and rest):
+    kind, _, address = options.nodes.partition(":")
+    if kind not in {"local", "slurm", "ray", "ssh"} or (kind == "ssh" and not address) or (kind == "slurm" and address):
         raise GmgError(f"--nodes {options.nodes}: give slurm, ray or ssh:HOST,HOST")
     return NodesSpec(options.nodes, options.orphan_wait)
 
@@ -186,7 +188,7 @@ def _nodes(options: Options) -> NodesSpec | None:
 def check_script(script: str, module: bool = False) -> None:
     """Raises `GmgError` unless Python could run `script`, a file or a folder with a `__main__.py`.
 
-    For a module, which only the workers' interpreter can find, it checks the name.
+    Of a module, which only the workers' interpreter can find, checks the name only.
     """
     if module:
         if not _MODULE.fullmatch(script):
@@ -205,7 +207,7 @@ def check_script(script: str, module: bool = False) -> None:
         raise GmgError(f"cannot read {script}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def environment(pairs: tuple[str, ...]) -> dict[str, str]:
+def parse_env(pairs: tuple[str, ...]) -> dict[str, str]:
     """Returns the variables of `--env KEY=VALUE`. Raises `GmgError`."""
     variables = {}
     for pair in pairs:
@@ -216,7 +218,7 @@ def environment(pairs: tuple[str, ...]) -> dict[str, str]:
     return variables
 
 
-def alert_actions(pairs: Iterable[str]) -> dict[str, AlertAction]:
+def parse_alert_actions(pairs: Iterable[str]) -> dict[str, AlertAction]:
     """Returns the actions of `--on KIND=ACTION` by kind. Raises `GmgError`."""
     actions = {}
     for pair in pairs:
@@ -230,8 +232,8 @@ def alert_actions(pairs: Iterable[str]) -> dict[str, AlertAction]:
     return actions
 
 
-def _summary(file: str) -> str:
-    """Returns the absolute path of the file. Raises `GmgError` unless it can be written."""
+def _summary_path(file: str) -> str:
+    """Returns the absolute path of the file of `--summary`. Raises `GmgError` unless it can be written."""
     path = Path(file).absolute()
     if not file or (path.exists() and not path.is_file()):
         raise GmgError(f"--summary {file}: give the path of a file")

@@ -20,21 +20,21 @@ from gmg_tui.session.protocol import Update
 
 _MIN_CONFIRM_S = 60.0
 """Run time above which stopping an unnamed session needs a confirmation."""
-_SURVIVES = "survives SIGKILL"
+_UNKILLABLE_PREFIX = "survives SIGKILL"
 """Prefix of a worker's reason if its killed process survives in the kernel."""
 _END_TIMEOUT_S = 30.0
 """Timeout for an engine to write its files and exit after its workers."""
 
 
 def stop(names: tuple[str, ...], *, everything: bool) -> int:
-    """Stops sessions in parallel, and waits until their engines have exited; returns the exit status.
+    """Stops sessions in parallel, and waits for their engines to exit, unless other clients keep them running; returns 0.
 
     Prints which workers ignore SIGINT. A second ctrl+c kills the workers. Raises `GmgError`.
     """
     if everything and names:
         raise GmgError("--all stops all running sessions; leave out the names")
     sessions.clear_lost(note)
-    errors = asyncio.run(_stop(_chosen(names, everything=everything)))
+    errors = asyncio.run(_stop(_select(names, everything=everything)))
     for error in errors[:-1]:
         note(f"gmg-tui: {error}")
     if errors:
@@ -42,14 +42,14 @@ def stop(names: tuple[str, ...], *, everything: bool) -> int:
     return 0
 
 
-def _chosen(names: tuple[str, ...], *, everything: bool) -> list[sessions.SessionEntry]:
-    """Returns the sessions to stop. Raises `GmgError`."""
+def _select(names: tuple[str, ...], *, everything: bool) -> list[sessions.SessionEntry]:
+    """Returns the sessions to stop, after asking about unnamed ones that have run for long. Raises `GmgError`."""
     if names:
         return [sessions.find(name, running=True) for name in dict.fromkeys(names)]
     running = [session for session in sessions.listing() if session.answers]
     if len(running) > 1 and not everything:
-        listed = ", ".join(session.name for session in running)
-        raise GmgError(f"{len(running)} sessions are running: {listed}; give their names, or --all")
+        names_text = ", ".join(session.name for session in running)
+        raise GmgError(f"{len(running)} sessions are running: {names_text}; give their names, or --all")
     for entry in running if is_terminal() and not everything else ():
         ran_s = time.time() - entry.record.session.started
         loses_work = ran_s > _MIN_CONFIRM_S and any(worker.state.live for worker in entry.record.workers)
@@ -59,44 +59,44 @@ def _chosen(names: tuple[str, ...], *, everything: bool) -> list[sessions.Sessio
 
 
 async def _stop(chosen: list[sessions.SessionEntry]) -> list[GmgError]:
-    """Ends sessions, and waits for their engines. Returns the errors."""
-    clients, kills, interrupted = set[EngineClient](), set[asyncio.Task[None]](), False
+    """Stops sessions, and waits for their engines. Returns the errors."""
+    clients, kill_tasks, interrupted = set[EngineClient](), set[asyncio.Task[None]](), False
 
     def interrupt() -> None:
         nonlocal interrupted
         note("killing the workers" if interrupted else "ctrl+c again kills the workers")
-        kills.update(asyncio.create_task(_ask(client, kill=True)) for client in clients if interrupted)
+        kill_tasks.update(asyncio.create_task(_request_end(client, kill=True)) for client in clients if interrupted)
         interrupted = True
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupt)
-    ends = await asyncio.gather(*(_end(entry, clients) for entry in chosen), return_exceptions=True)
-    for end in ends:
-        if end is not None and not isinstance(end, GmgError):
-            raise end
-    return [end for end in ends if isinstance(end, GmgError)]
+    errors = await asyncio.gather(*(_stop_session(entry, clients) for entry in chosen), return_exceptions=True)
+    for error in errors:
+        if error is not None and not isinstance(error, GmgError):
+            raise error
+    return [error for error in errors if isinstance(error, GmgError)]
 
 
-async def _ask(client: EngineClient, *, kill: bool) -> None:
-    """Asks an engine to end its workers."""
+async def _request_end(client: EngineClient, *, kill: bool) -> None:
+    """Asks an engine to stop or kill its workers, if it still runs."""
     with suppress(GmgError):  # the engine and its workers are gone
         await client.end(kill=kill)
 
 
-async def _end(entry: sessions.SessionEntry, clients: set[EngineClient]) -> None:
-    """Ends a session's workers, and waits for its engine, with its client among `clients`. Raises `GmgError`."""
+async def _stop_session(entry: sessions.SessionEntry, clients: set[EngineClient]) -> None:
+    """Stops a session's workers and waits for its engine; its client is in `clients` until then. Raises `GmgError`."""
     session = entry.record.session
     note(f"stopping {entry.name}")
     client = await EngineClient.connect(Path(session.spec.socket), session.id)
     snapshot, printed = client.welcome.snapshot, ""
     clients.add(client)
-    request = asyncio.create_task(_ask(client, kill=False))
+    request = asyncio.create_task(_request_end(client, kill=False))
     try:
-        async with asyncio.timeout(ANSWER_TIMEOUT_S) as patience:  # an engine sends something each second
+        async with asyncio.timeout(ANSWER_TIMEOUT_S) as timeout:  # an engine sends something each second
             async for event in client.events():
-                patience.reschedule(asyncio.get_running_loop().time() + ANSWER_TIMEOUT_S)
+                timeout.reschedule(asyncio.get_running_loop().time() + ANSWER_TIMEOUT_S)
                 if isinstance(event, Update):
                     snapshot = event.snapshot
-                    if (text := _ignoring_sigint(snapshot)) not in {printed, ""}:
+                    if (text := _unstopped_text(snapshot)) not in {printed, ""}:
                         printed = text
                         note(text)
                     if snapshot.ended:
@@ -113,31 +113,33 @@ async def _end(entry: sessions.SessionEntry, clients: set[EngineClient]) -> None
         others = units.count(snapshot.clients - 1, "client")
         note(f"all workers of {entry.name} have ended; the engine exits when its last client detaches ({others} left)")
     else:
-        extra_s = stop_s(session.spec) if session.spec.nodes is not None else 0.0  # their agents end first
+        extra_s = stop_s(session.spec) if session.spec.nodes is not None else 0.0  # the agents end first
         extra_s += FINISH_TIMEOUT_S if session.spec.notify else 0.0
         if not await asyncio.to_thread(await_end, entry.folder, _END_TIMEOUT_S + extra_s):
             raise GmgError(f"all workers of {entry.name} have ended, but not its engine{_unfreeze_hint(session)}", 1)
         if (ended := sessions.inspect(entry.folder)) is not None and ended.state == "lost":
             raise GmgError(ended.remark, 1)
         note(f"{entry.name} has ended")
-    if stuck := [
-        f"{worker.slot} {worker.reason}" for worker in snapshot.workers if (worker.reason or "").startswith(_SURVIVES)
+    if survivors := [
+        f"{worker.slot} {worker.reason}"
+        for worker in snapshot.workers
+        if (worker.reason or "").startswith(_UNKILLABLE_PREFIX)
     ]:
-        raise GmgError("; ".join(stuck), 1)
+        raise GmgError("; ".join(survivors), 1)
     if snapshot.tuning is not None and snapshot.tuning.stopped:
         note(sessions.resume_hint(session.spec))
     elif snapshot.tuning is None and snapshot.queue is not None and snapshot.queue.waiting:
         note(f"{units.count(snapshot.queue.waiting, 'job')} left; {sessions.resume_hint(session.spec)}")
 
 
-def _ignoring_sigint(snapshot: Snapshot) -> str:
-    """Returns a line with the workers that have ignored SIGINT, and their last signals; empty for none."""
+def _unstopped_text(snapshot: Snapshot) -> str:
+    """Returns a line with the workers that have ignored SIGINT, each with its last signal; empty if none has."""
     signals = {worker.slot: worker.signal_sent for worker in snapshot.workers if worker.state is WorkerState.STOPPING}
     ignoring = [f"{slot} ({sent})" for slot, sent in signals.items() if sent and sent != signal.SIGINT.name]
     return f"still running: {', '.join(ignoring)}" if ignoring else ""
 
 
 def _unfreeze_hint(session: Session) -> str:
-    """Returns advice for an unresponsive engine, to end a line with."""
+    """Returns advice for an unresponsive engine, to append to a message."""
     pid = session.engine_pid
     return f"; if it is stopped (SIGSTOP): kill -CONT {pid}; to end it and its workers: kill -KILL {pid}"

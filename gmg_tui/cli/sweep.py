@@ -39,16 +39,16 @@ _JOBS_PER_REQUEST = 200
 """Jobs per request, whose size is limited."""
 
 
-def _settings(values: Mapping[str, Any]) -> Settings:
-    """Returns the values of options as settings. Raises `GmgError`."""
+def _option_settings(values: Mapping[str, Any]) -> Settings:
+    """Returns those options that an experiments file may set too. Raises `GmgError`."""
     chosen = {name: values[name] for name in _FILE_OPTIONS if name in values}
-    env = run_spec.environment(tuple(chosen.get("env") or ()))
-    on = run_spec.alert_actions(chosen.get("on") or ())
+    env = run_spec.parse_env(tuple(chosen.get("env") or ()))
+    on = run_spec.parse_alert_actions(chosen.get("on") or ())
     return from_options({**chosen, "env": env, "on": on})
 
 
 def sweep(options: Options, engine: PrestartedEngine, file: str | None, program: Program | None) -> int:
-    """Runs the jobs of an experiments file, or of a program, or continues a sweep with `--resume`. Raises `GmgError`.
+    """Runs the jobs of an experiments file or a program, or continues a sweep with `--resume`. Raises `GmgError`.
 
     Returns the exit status: 0 if all jobs have finished, 1 if one has failed, 130 if the user stopped it.
     """
@@ -60,47 +60,47 @@ def sweep(options: Options, engine: PrestartedEngine, file: str | None, program:
         raise GmgError("--retry-failed needs --resume NAME")
     values = parse_sets(options.sets)
     options = options.replace(env=options.given.get("env", ()), gpus=options.given.get("gpus"))
-    fields = run_spec.check_queued(options)
-    upper, lower = _settings(options.given), _settings(options.below)
+    fields = run_spec.check_queue_options(options)
+    given, configured = _option_settings(options.given), _option_settings(options.below)
     if program is not None:
-        upper = structs.replace(upper, script=program.script, args=program.args, module=program.module)
-    settings = lower.overridden_by(Settings() if file is None else read(file)).overridden_by(upper)
+        given = structs.replace(given, script=program.script, args=program.args, module=program.module)
+    settings = configured.overridden_by(Settings() if file is None else read(file)).overridden_by(given)
     run_spec.check_wait(options, settings.gpus_text)
-    run_spec.alert_actions(f"{kind}={action}" for kind, action in settings.on.items())
-    made = plan.make(settings, file or "sweep", values, run_spec.check_script)
-    fields["ddp"] = run_spec.groups_of(options, made.jobs)
-    if made.warning:
-        note(f"gmg-tui: {made.warning}")
+    run_spec.parse_alert_actions(f"{kind}={action}" for kind, action in settings.on.items())
+    planned = plan.make(settings, file or "sweep", values, run_spec.check_script)
+    fields["ddp"] = run_spec.sweep_ddp(options, planned.jobs)
+    if planned.warning:
+        note(f"gmg-tui: {planned.warning}")
     args = tuple(map(as_text, settings.args or ()))
     program = Program(settings.script or "", args, bool(settings.module))
     if options.dry_run:
-        list_jobs(program, made.jobs, total=len(made.jobs))
+        list_jobs(program, planned.jobs, total=len(planned.jobs))
         return 0
     sweep = SweepSpec(file=None if file is None else str(Path(file).absolute()))
 
-    def make() -> RunSpec:
-        spec = run_spec.create_session(options, fields, program, after=file, jobs=made.jobs)
+    def create_spec() -> RunSpec:
+        spec = run_spec.create_session(options, fields, program, named_after=file, jobs=planned.jobs)
         return plan.apply(structs.replace(spec, sweep=sweep), settings)
 
-    return start(options, make, engine=engine)
+    return start(options, create_spec, engine=engine)
 
 
 def _resume(options: Options, engine: PrestartedEngine) -> int:
-    """Continues the sweep `options.resume`: jobs that have not ended wait again; options replace the session's.
+    """Continues the sweep `options.resume`, queueing its unfinished jobs again; given options replace the session's.
 
     Returns the exit status. Raises `GmgError`.
     """
-    spec = run_spec.resumed(options, "sweep", "its name and jobs").spec
+    spec = run_spec.load_for_resume(options, "sweep", "its name and jobs").spec
     assert spec.sweep is not None
     cpu = None if options.gpus is not None else spec.cpu
     sweep = structs.replace(spec.sweep, retry_failed=options.retry_failed)
-    spec = plan.apply(structs.replace(spec, cpu=cpu, sweep=sweep), _settings(options.given))
+    spec = plan.apply(structs.replace(spec, cpu=cpu, sweep=sweep), _option_settings(options.given))
     jobs = load_jobs(Path(spec.folder) / sessions.STORE)
     if options.per_gpu not in (None, 1) and any(job.width > 1 for job in jobs):
         raise GmgError("--per-gpu: jobs on several GPUs cannot share them; leave it out")
     failed = any(job.state is WorkerState.FAILED for job in jobs)
-    again = any(not job.state.ended for job in jobs) or (failed and options.retry_failed)
-    if not again:
+    has_unfinished = any(not job.state.ended for job in jobs) or (failed and options.retry_failed)
+    if not has_unfinished:
         note(f"every job of {spec.name} has ended{'; --retry-failed runs the failed ones again' if failed else ''}")
         if spec.summary is not None:
             with suppress(OSError), reading(Path(spec.folder) / sessions.SUMMARY) as file:  # reported by `conclude`
@@ -111,18 +111,18 @@ def _resume(options: Options, engine: PrestartedEngine) -> int:
 
 
 def list_jobs(program: Program, jobs: Sequence[JobRecord], *, total: int) -> None:
-    """Prints the last jobs of `total` with their commands, filling in the placeholders known before the start."""
-    first = total - len(jobs)
+    """Prints `jobs`, the last of `total`, with their commands; placeholders known before the start are filled in."""
+    offset = total - len(jobs)
 
     def command(job: JobRecord) -> str:
-        values = values_for(Slot(""), first + job.number - 1, total, None)
+        values = values_for(Slot(""), offset + job.number - 1, total, None)
         values = {name: value for name, value in values.items() if name not in _SLOT_PLACEHOLDERS} | job.values
-        values |= {"job": first + job.number, "name": job.name}
+        values |= {"job": offset + job.number, "name": job.name}
         module = ["-m"] if program.module else []
         return shlex.join(["python", *module, program.script, *(fill(arg, values) for arg in program.args)])
 
     columns = (
-        Column[JobRecord]("job", lambda job: first + job.number),
+        Column[JobRecord]("job", lambda job: offset + job.number),
         Column[JobRecord]("name", lambda job: job.name, align_left=True),
         Column[JobRecord]("command", command, align_left=True),
     )
@@ -136,7 +136,7 @@ def add(options: Options, file: str | None, program: Program | None) -> int:
     Defaults are the sweep's arguments, its environment and the values shared by all its jobs. Returns the exit
     status. Raises `GmgError`.
     """
-    run_spec.check_given(options, _ADD_OPTIONS, f"--add {options.add}: the session's options cannot change")
+    run_spec.check_given_options(options, _ADD_OPTIONS, f"--add {options.add}: the session's options cannot change")
     values = parse_sets(options.sets)
     if not values and file is None and program is None:
         raise GmgError(f"--add {options.add}: give --set KEY=V1,V2, or a FILE")
@@ -147,32 +147,32 @@ def add(options: Options, file: str | None, program: Program | None) -> int:
         raise GmgError(f"{spec.name} is not a sweep; --add needs a running one", 1)
     if not entry.answers:
         raise GmgError(entry.remark or f"{spec.name} has ended; start another sweep", 1)
-    given = Settings() if file is None else read(file)
+    added = Settings() if file is None else read(file)
     if program is not None:
-        given = Settings(script=program.script, args=program.args, module=program.module)
-    if other := [key for key in given.__struct_fields__ if key not in _JOB_KEYS and getattr(given, key)]:
-        note(f"gmg-tui: {file}: {', '.join(other)}: the session keeps its own")
-    if given.script is not None and _resolved(given.script, Path()) != _resolved(spec.script, Path(spec.cwd)):
-        raise GmgError(f"{spec.name} runs {spec.script}, not {given.script}; start a sweep of its own", 1)
-    before = load_jobs(Path(spec.folder) / sessions.STORE)
-    settings = _session_settings(spec, before).overridden_by(given)
+        added = Settings(script=program.script, args=program.args, module=program.module)
+    if ignored := [key for key in added.__struct_fields__ if key not in _JOB_KEYS and getattr(added, key)]:
+        note(f"gmg-tui: {file}: {', '.join(ignored)}: the session keeps its own")
+    if added.script is not None and _resolved(added.script, Path()) != _resolved(spec.script, Path(spec.cwd)):
+        raise GmgError(f"{spec.name} runs {spec.script}, not {added.script}; start a sweep of its own", 1)
+    existing_jobs = load_jobs(Path(spec.folder) / sessions.STORE)
+    settings = _session_settings(spec, existing_jobs).overridden_by(added)
     texts = (*map(as_text, settings.args or ()), *map(as_text, settings.env.values()), str(settings.ddp))
-    used = {*given.defaults, *(name for text in texts for name in names_in(text))}
-    defaults = {name: value for name, value in settings.defaults.items() if name in used}
+    used_names = {*added.defaults, *(name for text in texts for name in names_in(text))}
+    defaults = {name: value for name, value in settings.defaults.items() if name in used_names}
     settings = structs.replace(settings, script=spec.script, module=spec.module, defaults=defaults)
-    taken = {job.name for job in before}
-    made = plan.make(settings, file or f"--add {spec.name}", values, lambda *_: None, taken)
-    if len(before) + len(made.jobs) > plan.MAX_JOBS:
-        raise GmgError(f"{spec.name} has {len(before):,} jobs; a sweep has at most {plan.MAX_JOBS:,}")
-    if made.warning:
-        note(f"gmg-tui: {made.warning}")
+    taken_names = {job.name for job in existing_jobs}
+    planned = plan.make(settings, file or f"--add {spec.name}", values, lambda *_: None, taken_names)
+    if len(existing_jobs) + len(planned.jobs) > plan.MAX_JOBS:
+        raise GmgError(f"{spec.name} has {len(existing_jobs):,} jobs; a sweep has at most {plan.MAX_JOBS:,}")
+    if planned.warning:
+        note(f"gmg-tui: {planned.warning}")
     args = tuple(map(as_text, settings.args or ()))
     env = {name: as_text(value) for name, value in settings.env.items()}
-    jobs = made.jobs
+    jobs = planned.jobs
     if (args, env) != (spec.args, spec.env):
         jobs = tuple(structs.replace(job, args=args, env=env) for job in jobs)
     if options.dry_run:
-        list_jobs(Program(spec.script, args, spec.module), jobs, total=len(before) + len(jobs))
+        list_jobs(Program(spec.script, args, spec.module), jobs, total=len(existing_jobs) + len(jobs))
         return 0
     asyncio.run(_add(session, jobs))
     print(f"{units.count(len(jobs), 'job')} added to {spec.name}")
@@ -185,7 +185,7 @@ def _resolved(script: str, folder: Path) -> Path:
 
 
 def _session_settings(spec: RunSpec, jobs: Sequence[JobRecord]) -> Settings:
-    """Returns the settings of a sweep, whose defaults are the values shared by all jobs with its arguments."""
+    """Returns a sweep's settings; the defaults are the values that all jobs share, except jobs with their own arguments."""
     first, *others = jobs = [job for job in jobs if job.args is None]
     shared = {key: value for key, value in first.values.items() if all(job.values.get(key) == value for job in others)}
     ranks: int | str | None = first.world_size

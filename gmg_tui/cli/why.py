@@ -26,38 +26,42 @@ _STACK_VERDICTS = frozenset({"script", "host"})
 
 
 def why(words: tuple[str, ...], *, as_json: bool, stacks: bool) -> int:
-    """Prints the verdict on the worker named by `words` (`NAME`, `NAME SLOT`, `SLOT`), or on all; returns 0.
+    """Prints the verdict on the worker named by `words` (`NAME SLOT` or `SLOT`), or on all (`NAME` or none); returns 0.
 
-    `stacks` samples stacks of every worker, not only of those whose script is slow. Raises `GmgError`.
+    `stacks` samples the stacks of every live worker, not only if they can explain the verdict. Raises `GmgError`.
     """
     if len(words) > 2:
         raise GmgError("give the session's name and the slot: gmg-tui why [NAME] [SLOT]")
     sessions.clear_lost(note)
     name, slot = sessions.split_words(words)
-    runs = any(entry.answers for entry in sessions.listing())
-    entry = sessions.find(name, running=runs and name is None)
-    answers = asyncio.run(_ask(entry, slot, stacks=stacks))
+    any_running = any(entry.answers for entry in sessions.listing())
+    entry = sessions.find(name, running=any_running and name is None)
+    judged = asyncio.run(_judge_workers(entry, slot, stacks=stacks))
     if as_json:
-        print_json([{"slot": of.slot, "verdict": as_plain(verdict), "facts": as_plain(of)} for of, verdict in answers])
+        print_json(
+            [{"slot": facts.slot, "verdict": as_plain(verdict), "facts": as_plain(facts)} for facts, verdict in judged]
+        )
     else:
-        width = max((len(facts.slot) for facts, _ in answers), default=0)
-        print("\n".join(line for facts, verdict in answers for line in lines(facts.slot, verdict, width)))
+        width = max((len(facts.slot) for facts, _ in judged), default=0)
+        print("\n".join(line for facts, verdict in judged for line in verdict_lines(facts.slot, verdict, width)))
     return 0
 
 
-def lines(slot: str, verdict: Verdict, width: int) -> Iterator[str]:
-    """Yields the lines of a verdict, the slot in `width` cells."""
+def verdict_lines(slot: str, verdict: Verdict, width: int) -> Iterator[str]:
+    """Yields the lines of a verdict, with the slot's name padded to `width` cells."""
     yield f"{slot:{width}}  {one_line(verdict.text)}"
-    columns = min(table.stdout_format()[0] or _MAX_WIDTH, _MAX_WIDTH)
+    max_width = min(table.stdout_format()[0] or _MAX_WIDTH, _MAX_WIDTH)
     indent = " " * (width + 2)
-    facts = (fact.replace(" ", _NO_BREAK) if len(fact) < columns / 2 else fact for fact in verdict.evidence)
-    wrapper = textwrap.TextWrapper(columns, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+    facts = (fact.replace(" ", _NO_BREAK) if len(fact) < max_width / 2 else fact for fact in verdict.evidence)
+    wrapper = textwrap.TextWrapper(max_width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
     for text in (" · ".join(facts), f"try: {verdict.advice}" if verdict.advice else ""):
         for line in wrapper.wrap(text):
             yield line.replace(_NO_BREAK, " ")
 
 
-async def _ask(entry: sessions.SessionEntry, slot: str | None, *, stacks: bool) -> list[tuple[SpeedFacts, Verdict]]:
+async def _judge_workers(
+    entry: sessions.SessionEntry, slot: str | None, *, stacks: bool
+) -> list[tuple[SpeedFacts, Verdict]]:
     session = entry.record.session
     if entry.answers:
         client: Source = await EngineClient.connect(Path(session.spec.socket), session.id)
@@ -67,18 +71,18 @@ async def _ask(entry: sessions.SessionEntry, slot: str | None, *, stacks: bool) 
         slots = [worker.slot for worker in client.welcome.snapshot.workers]
         if slot is not None and slot not in slots:
             raise GmgError(f"there is no session or worker {slot}; {entry.name} has {listed(slots) or 'no worker yet'}")
-        wanted = slots if slot is None else [slot]
-        asked = (_answer(client, each, stacks=stacks) for each in wanted)
-        answers = dict(zip(wanted, await asyncio.gather(*asked, return_exceptions=True), strict=True))
-    for each, answer in answers.items():
-        if isinstance(answer, BaseException):
-            if len(wanted) == 1 or not isinstance(answer, GmgError):
-                raise answer
-            note(f"gmg-tui: {each}: {answer}")
-    return [answer for answer in answers.values() if not isinstance(answer, BaseException)]
+        slots = slots if slot is None else [slot]
+        tasks = (_judge_worker(client, slot, stacks=stacks) for slot in slots)
+        results = dict(zip(slots, await asyncio.gather(*tasks, return_exceptions=True), strict=True))
+    for name, result in results.items():
+        if isinstance(result, BaseException):
+            if len(slots) == 1 or not isinstance(result, GmgError):
+                raise result
+            note(f"gmg-tui: {name}: {result}")
+    return [result for result in results.values() if not isinstance(result, BaseException)]
 
 
-async def _answer(client: Source, slot: str, *, stacks: bool) -> tuple[SpeedFacts, Verdict]:
+async def _judge_worker(client: Source, slot: str, *, stacks: bool) -> tuple[SpeedFacts, Verdict]:
     facts = await client.speed(slot)
     verdict = judge(facts)
     if facts.state.live and (stacks or verdict.kind in _STACK_VERDICTS):

@@ -27,19 +27,19 @@ _LAST_LINES_S = 2.0
 """Timeout for writing the last lines after SIGTERM."""
 
 
-def run(socket: Path, *, begun: Callable[[], object] = lambda: None) -> int:
+def run(socket: Path, *, on_ready: Callable[[], object] = lambda: None) -> int:
     """Reports the session whose engine listens at `socket` until all its workers have ended; returns the exit status.
 
-    Progress lines of workers are not printed; in a tuning, no lines are. `begun` is called once signals are handled.
+    Progress lines of workers are not printed; in a tuning, no lines are. Calls `on_ready` once it handles signals.
 
     The first ctrl+c (or SIGTERM) stops the workers, the next ctrl+c kills them. If the reader of standard output is
     gone (`| head`), the session is stopped and the exit status is 1. If standard output fails for another reason (a
     full disk), the session continues without this client. Raises `GmgError`, including when the engine died.
     """
-    return asyncio.run(_report(socket, begun))
+    return asyncio.run(_report(socket, on_ready))
 
 
-async def _report(socket: Path, begun: Callable[[], object]) -> int:
+async def _report(socket: Path, on_ready: Callable[[], object]) -> int:
     client = await EngineClient.connect(socket)
     headless = _Headless(client)
     loop = asyncio.get_running_loop()
@@ -47,7 +47,7 @@ async def _report(socket: Path, begun: Callable[[], object]) -> int:
     for number in _TERMINATING:
         loop.add_signal_handler(number, headless.terminate)
     try:
-        begun()
+        on_ready()
         try:
             await headless.follow()
         finally:

@@ -64,9 +64,9 @@ class Asked:
         self.fresh: list[bool] = []
         self.jobs: list[list[JobRecord]] = []
 
-    def launch(self, engine: object, spec: RunSpec, *_: object, fresh: bool, **__: object) -> NoReturn:
+    def launch(self, engine: object, spec: RunSpec, *_: object, is_new: bool, **__: object) -> NoReturn:
         self.specs.append(spec)
-        self.fresh.append(fresh)
+        self.fresh.append(is_new)
         store = Path(spec.folder) / STORE
         self.jobs.append(reader.load_jobs(store) if store.exists() else [])
         raise launch._DiedError("far enough")  # the session's folder stays

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from gmg_tui.cli import doctor
-from gmg_tui.cli.doctor import FAIL, OK, WARN, Finding, Installed, NvmlView
+from gmg_tui.cli.doctor import FAIL, OK, WARN, Finding, NvmlView, PackageVersions
 from gmg_tui.machine.gpu.egl import EglMap
 from gmg_tui.model import Gpu
 from gmg_tui.scripts.genesis import caches
@@ -90,7 +90,7 @@ def test_an_interpreter_that_fails_is_reported(tmp_path: Path) -> None:
     silent = tmp_path / "silent"
     silent.write_text("#!/bin/sh\necho wrong >&2; exit 3\n")
     silent.chmod(0o755)
-    assert doctor.ask(str(silent), os.environ) == "wrong"
+    assert doctor.read_packages(str(silent), os.environ) == "wrong"
     done = _doctor("--python", "absent")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("gmg-tui: --python absent")
@@ -124,25 +124,25 @@ _ONE, _TWO = NvmlView((_gpu(0),)), NvmlView((_gpu(0), _gpu(1)), driver="570")
     ("finding", "verdict", "words"),
     [
         (
-            doctor.listed(NvmlView((_gpu(0), Gpu(1, "", "", trouble="the card is lost")))),
+            doctor.check_gpus(NvmlView((_gpu(0), Gpu(1, "", "", trouble="the card is lost")))),
             WARN,
             "GPU 1 does not answer (the card is lost)",
         ),
         (
-            doctor.listed(NvmlView((Gpu(0, "", "", trouble="no permission"),))),
+            doctor.check_gpus(NvmlView((Gpu(0, "", "", trouble="no permission"),))),
             FAIL,
             "GPU 0 does not answer (no permission)",
         ),
-        (doctor.listed(NvmlView()), FAIL, "NVML reports none"),
-        (doctor.visible(_TWO, {"CUDA_VISIBLE_DEVICES": "1"}), OK, "gpu1; as"),
-        (doctor.installed("py", Installed("3.12")), FAIL, "without genesis and torch"),
-        (doctor.installed("py", "wrong"), FAIL, "py: wrong"),
-        (doctor.torch(Installed("3.12", error="no such file"), _ONE), FAIL, "no such file"),
-        (doctor.torch(Installed("3.12", cuda="13.0"), _ONE), FAIL, "sees none of 1 GPU"),
-        (doctor.torch(Installed("3.12"), NvmlView()), OK, "built without CUDA"),
-        (doctor.torch(Installed("3.12", cuda="13.0", gpus=1), _TWO), WARN, "sees 1 of 2 GPUs"),
-        (doctor.egl_devices(EglMap(error="no libEGL"), NvmlView()), WARN, "no libEGL"),
-        (doctor.egl_devices(EglMap(), _ONE), WARN, "matches gpu0"),
+        (doctor.check_gpus(NvmlView()), FAIL, "NVML reports none"),
+        (doctor.check_visible_gpus(_TWO, {"CUDA_VISIBLE_DEVICES": "1"}), OK, "gpu1; as"),
+        (doctor.check_packages("py", PackageVersions("3.12")), FAIL, "without genesis and torch"),
+        (doctor.check_packages("py", "wrong"), FAIL, "py: wrong"),
+        (doctor.check_torch(PackageVersions("3.12", error="no such file"), _ONE), FAIL, "no such file"),
+        (doctor.check_torch(PackageVersions("3.12", cuda="13.0"), _ONE), FAIL, "sees none of 1 GPU"),
+        (doctor.check_torch(PackageVersions("3.12"), NvmlView()), OK, "built without CUDA"),
+        (doctor.check_torch(PackageVersions("3.12", cuda="13.0", gpus=1), _TWO), WARN, "sees 1 of 2 GPUs"),
+        (doctor.check_egl(EglMap(error="no libEGL"), NvmlView()), WARN, "no libEGL"),
+        (doctor.check_egl(EglMap(), _ONE), WARN, "matches gpu0"),
     ],
 )
 def test_missing_parts_of_a_machine_are_reported(finding: Finding, verdict: str, words: str) -> None:
@@ -156,7 +156,7 @@ def test_network_disks_are_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
         for point, kind in (("/", "ext4"), ("/tmp", "nfs4"), ("/usr", "fuse.sshfs"), ("/usr", "xfs"))
     ]
     monkeypatch.setattr(psutil, "disk_partitions", lambda all: mounts)  # noqa: A006
-    kinds = {path: doctor.network(Path(path)) for path in ("/tmp/x/y", "/usr", "/tmpx", "/")}
+    kinds = {path: doctor.network_file_system(Path(path)) for path in ("/tmp/x/y", "/usr", "/tmpx", "/")}
     assert kinds == {"/tmp/x/y": "nfs4", "/usr": None, "/tmpx": None, "/": None}
 
 
@@ -164,16 +164,18 @@ def test_folders_are_checked_for_their_file_system_and_free_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
-    assert doctor.cache("mesh cache", tmp_path / "cache", "X") == Finding("mesh cache", OK, f"{tmp_path}/cache, cold")
+    assert doctor.check_folder("mesh cache", tmp_path / "cache", "X") == Finding(
+        "mesh cache", OK, f"{tmp_path}/cache, cold"
+    )
     monkeypatch.chdir(tmp_path)
-    relative = doctor.cache("mesh cache", caches.mesh_cache({"HOME": "home"}), "X")
+    relative = doctor.check_folder("mesh cache", caches.mesh_cache({"HOME": "home"}), "X")
     assert (relative.verdict, relative.result) == (WARN, f"{tmp_path}/home/.cache/genesis, cold")
-    denied = doctor.cache("mesh cache", tmp_path / "file" / "x", "X")
+    denied = doctor.check_folder("mesh cache", tmp_path / "file" / "x", "X")
     assert (denied.verdict, denied.advice) == (FAIL, "set X to a writable folder")
     verdicts = {}
     for free_mib in (1, 100, 1 << 20):
         monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free_mib << 20: SimpleNamespace(free=free))
-        verdicts[free_mib] = doctor.sessions_folder().verdict
+        verdicts[free_mib] = doctor.check_sessions_folder().verdict
     assert verdicts == {1: FAIL, 100: WARN, 1 << 20: OK}
 
 
@@ -192,16 +194,16 @@ def test_the_kernel_cache_is_weighed_against_its_limit(
     (tmp_path / "kernel_compilation_manager").mkdir()
     with (tmp_path / "kernel_compilation_manager" / "a.qdc").open("wb") as file:
         file.truncate(90 << 20)
-    found = doctor.kernel_cache({"QD_OFFLINE_CACHE_FILE_PATH": str(tmp_path), **given}, genesis)
+    found = doctor.check_kernel_cache({"QD_OFFLINE_CACHE_FILE_PATH": str(tmp_path), **given}, genesis)
     assert found.verdict == verdict
     assert all(word in f"{found.result}; {found.advice}" for word in words)
     assert ("evicts" in (found.advice or "")) == (genesis not in ("1.4.5", None))
 
 
 def test_missing_pidfds_and_a_containers_quota_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert doctor.signals().verdict == OK
+    assert doctor.check_signals().verdict == OK
     monkeypatch.delattr(os, "pidfd_open")
-    assert doctor.signals() == Finding(
+    assert doctor.check_signals() == Finding(
         "signals",
         WARN,
         "processes are signalled by PID, after comparing their start times: this Python was built without pidfd_open",
@@ -209,4 +211,4 @@ def test_missing_pidfds_and_a_containers_quota_are_named(monkeypatch: pytest.Mon
     monkeypatch.setattr(doctor, "usable_cpus", lambda: 1)
     monkeypatch.setattr(doctor, "cpu_quota", lambda: 1.5)
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
-    assert doctor.cpus().result == "1 for the workers; the container's quota is 1.5 of 64"
+    assert doctor.check_cpus().result == "1 for the workers; the container's quota is 1.5 of 64"

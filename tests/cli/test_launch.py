@@ -55,7 +55,7 @@ def test_an_engine_is_cancelled_with_the_command_that_started_it(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(prestart, "_BOOT", "import time; time.sleep(600)")
-    monkeypatch.setattr(launch, "_load", interrupted)
+    monkeypatch.setattr(launch, "_import_viewer", interrupted)
     before = psutil.Process().children()  # of other tests, if nobody has waited for them
     with pytest.raises(KeyboardInterrupt):
         _start(spec)
@@ -79,7 +79,7 @@ def test_a_wait_is_shown_on_the_terminal_and_cleared(tmp_path: Path, nodes: tupl
     (tmp_path / "slow.py").write_text(
         "import sys; from gmg_tui.cli import app as cli; from gmg_tui.cli import prestart, launch\n"
         "import contextlib\n"
-        "launch._PATIENCE_S, waiting = 0.01, launch.waiting\n"
+        "launch._SHOW_WAIT_AFTER_S, waiting = 0.01, launch.waiting\n"
         f"message = {str(tmp_path / 'message')!r}\n"
         "@contextlib.contextmanager\n"
         "def noticed(text):\n"
@@ -126,7 +126,7 @@ _INTERRUPTED = (
 
 @pytest.mark.parametrize(
     ("name", "stopped", "left"),
-    [("_load", 0, []), ("_reply", 0, []), ("_show", 1, ["ended"])],
+    [("_import_viewer", 0, []), ("_await_reply", 0, []), ("_show", 1, ["ended"])],
     ids=["while loading", "before the start", "before the report"],
 )
 def test_a_signal_at_any_moment_of_the_start_ends_the_run(name: str, stopped: int, left: list[str]) -> None:

@@ -109,10 +109,10 @@ def test_a_session_with_unkillable_processes_is_kept() -> None:
     with subprocess.Popen(["sleep", "60"], env={**os.environ, "GMG_SESSION_ID": "test-removal"}) as left:
         try:
             with pytest.raises(GmgError, match=r"sim-1 was lost, and some of its processes are still running"):
-                rm.removable("sim-1")
+                rm.find_removable("sim-1")
         finally:
             left.kill()
-    rm.remove(rm.removable("sim-1").folder)  # its record lacks an end, for which a full disk had no room
+    rm.remove(rm.find_removable("sim-1").folder)  # its record lacks an end, for which a full disk had no room
     assert _left() == []
 
 

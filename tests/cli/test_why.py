@@ -6,7 +6,7 @@ import json
 import pytest
 from msgspec import structs
 
-from gmg_tui.cli.why import lines, why
+from gmg_tui.cli.why import verdict_lines, why
 from gmg_tui.model import SpeedFacts, Verdict, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.ended_session import EndedSession
@@ -63,6 +63,6 @@ def test_a_long_fact_is_wrapped_between_words() -> None:
     fact = (
         "its last attempt: probably host-bound: 100 % of the time is the simulator's own code, and too few environments"
     )
-    first, *rest = lines("cpu0", Verdict("finished", "finished", evidence=(f"{fact} to fill the cores",)), 4)
+    first, *rest = verdict_lines("cpu0", Verdict("finished", "finished", evidence=(f"{fact} to fill the cores",)), 4)
     assert first == "cpu0  finished"
     assert [line.strip() for line in rest] == [fact, "to fill the cores"]

@@ -91,7 +91,7 @@ def nothing_is_left(files: Path) -> Iterator[None]:
         ("--python absent sim.py", "--python absent"),
         ("--name ../x --cpu 1 sim.py", "--name '../x': give up to 40 letters"),
         ("demo --simulate 65", "--simulate 65 is not in the range 1<=x<=64"),
-        ("tune sim.py -B 4096", "the script's arguments have no {n_envs}: write it in place of the number, as in: gmg-tui"),
+        ("tune sim.py -B 4096", "the arguments have no {n_envs}: write it in place of the number, as in: gmg-tui"),
         ("tune --var x=9..1 sim.py {x}", "--var x=9..1: give LOW..HIGH from 1 to"),
         ("tune --var gpu sim.py {gpu}", "--var gpu: {gpu} is a placeholder of gmg-tui"),
         ("tune --budget soon sim.py {n_envs}", "--budget soon: give a time with its unit, such as 90s, 15m"),
@@ -110,7 +110,7 @@ def nothing_is_left(files: Path) -> Iterator[None]:
         ("sweep sim.py", "sim.py is not an experiments file; without one: --set KEY=V1,V2 --script sim.py"),
         ("sweep sweep.toml --retry-failed", "--retry-failed needs --resume NAME"),
         ("sweep sweep.toml --restart always", "--restart always would restart finished jobs forever"),
-        ("tune --resume a --env A=1", "--resume a: what is measured, and where, cannot change; leave out --env"),
+        ("tune --resume a --env A=1", "--resume a: the measured program and its slots cannot change; leave out --env"),
         ("sweep sweep.toml --resume a --set x=1 --name b", "--resume a: its name and jobs cannot change; leave out --name, --set, FILE"),
     ],
 )  # fmt: skip

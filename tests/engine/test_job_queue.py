@@ -395,7 +395,7 @@ async def test_a_late_second_engine_changes_nothing() -> None:
         assert spec.sweep is not None
         again = structs.replace(spec, sweep=structs.replace(spec.sweep, retry_failed=True))
         with PrestartedEngine() as engine:
-            engine.order(msgspec.json.encode(again) + b"\nconfirm\n")
+            engine.send_spec(msgspec.json.encode(again) + b"\nconfirm\n")
             assert b"an engine is already running in" in await asyncio.to_thread(engine.process.stdout.read)
             engine.cancel()
         assert Path(spec.socket).stat().st_ino == socket

@@ -145,7 +145,7 @@ async def test_an_engine_ended_before_its_confirmation_starts_nothing() -> None:
 def test_sigterm_before_the_reporter_is_ready_stops_the_session() -> None:
     program = (
         "import os, signal, sys; from gmg_tui import headless; from gmg_tui.cli import app as cli\n"
-        "def terminated(*_, begun, **__): os.kill(os.getpid(), signal.SIGTERM); begun()\n"
+        "def terminated(*_, on_ready, **__): os.kill(os.getpid(), signal.SIGTERM); on_ready()\n"
         "headless.run = terminated\n"
         "cli.main(sys.argv[1:])\n"
     )

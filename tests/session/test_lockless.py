@@ -48,7 +48,7 @@ def test_an_engine_is_found_by_its_log_where_nothing_can_be_locked(
 def test_doctor_names_a_disk_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     _without_locks(monkeypatch, errno.ENOSYS)
-    finding = doctor.sessions_folder()
+    finding = doctor.check_sessions_folder()
     assert (finding.verdict, "flock: Function not implemented" in finding.result) == (doctor.WARN, True)
     assert "XDG_STATE_HOME" in (finding.advice or "")
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmg_tui.cli.run_spec import groups_of
+from gmg_tui.cli.run_spec import sweep_ddp
 from gmg_tui.jobs.sweep import plan
 from gmg_tui.jobs.sweep.plan import Plan
 from gmg_tui.jobs.sweep.settings import Settings, from_options, is_job_name, parse_sets, read, storable
@@ -145,8 +145,8 @@ def test_a_job_is_a_process_or_a_group_of_ranks(
 
 def test_only_ranks_have_a_local_rank(tmp_path: Path) -> None:
     ranks, plain = made(tmp_path, "ddp = 2").jobs, made(tmp_path, "").jobs
-    assert groups_of(options_of_run(virtual_local_rank=True), ranks) == DdpSpec(virtual_local_rank=True)
-    assert groups_of(options_of_run(virtual_local_rank=True), plain) is None
+    assert sweep_ddp(options_of_run(virtual_local_rank=True), ranks) == DdpSpec(virtual_local_rank=True)
+    assert sweep_ddp(options_of_run(virtual_local_rank=True), plain) is None
 
 
 # Invalid files and options: every error is one line with the file, the key and the cause

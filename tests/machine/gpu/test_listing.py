@@ -97,7 +97,7 @@ def test_a_driver_that_does_not_list_its_gpus_times_out(sim: Sim) -> None:
         open_nvml()
     with pytest.raises(GmgError, match=r"no GPU: the NVIDIA driver has not answered .* --cpu"):
         Hardware.find(RunSpec("sim-1", "/state", "/run/sock", "sim.py", (), "/", "python"), lambda *_: None)
-    assert "has not answered" in (doctor._ask_nvml().error or "")
+    assert "has not answered" in (doctor._query_nvml().error or "")
     assert not _has_gpu()
 
 
