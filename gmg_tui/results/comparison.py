@@ -185,7 +185,7 @@ class Comparison:
         settings, rates, *others = self.tables
         lines = [*(one_line(data.heading) for data in self.sessions), ""]
         lines += tables.render_lines(*settings, width=width, colour=colour) or [_NO_DIFFERENCES]
-        lines += ["", *tables.render_lines(*rates, width=width, colour=colour, empty=True)]
+        lines += ["", *tables.render_lines(*rates, width=width, colour=colour, keep_empty=True)]
         for columns, rows in others:
             shown = rows[: None if width is None else MAX_ROWS]
             lines += ["", *tables.render_lines(columns, shown, width=width)] if shown else []

@@ -301,7 +301,7 @@ def ordered(rows: Sequence[JobRecord], best: str | None) -> tuple[list[JobRecord
     text = f"by {column.heading}, the {'smallest' if smallest else 'largest'} first"
     # Equal values keep the order of the jobs, and waiting jobs the order of the queue.
     listed = sorted(rows, key=lambda row: row.number if row.state.ended else math.inf)
-    order = sort_rows(column, listed, descending=not smallest, behind=lambda row: row.state is WorkerState.FAILED)
+    order = sort_rows(column, listed, descending=not smallest, demoted=lambda row: row.state is WorkerState.FAILED)
     return order, column, text
 
 

@@ -44,7 +44,7 @@ def page(data: ReportData, stored: Stored, best: str | None = None) -> bytes:
         f"<h2>{'Jobs' if data.queued else 'Workers'}</h2>",
         *_soft([order] if data.queued else []),
         *map(_chart, charts.by_job(data.jobs, charted, first)),
-        tables.render_html(of_jobs, rows, kind=lambda row: "best" if row is first else row.state.value),
+        tables.render_html(of_jobs, rows, row_class=lambda row: "best" if row is first else row.state.value),
     ]
     body = [
         *_headline(data, leaders),
@@ -120,7 +120,7 @@ def tuning(of: Tuning) -> Iterator[str]:
         yield f"<pre>{escape_html(shlex.join(of.command))}</pre>"
     yield from _soft([tuning_text.caution(of.spec)])
     trials = sorted(of.trials, key=lambda trial: (trial.value, trial.number))
-    yield tables.render_html(tuning_text.columns(of.spec), trials, kind=lambda trial: trial.state.value)
+    yield tables.render_html(tuning_text.columns(of.spec), trials, row_class=lambda trial: trial.state.value)
 
 
 def _chart(figure: Figure) -> str:

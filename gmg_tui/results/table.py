@@ -1,4 +1,4 @@
-"""Tables for people: for the terminal, by Rich, and as HTML. Widths are in terminal cells: wide characters take two."""
+"""Renders tables for the terminal, with Rich, and as HTML. Widths are in terminal cells; wide characters take two."""
 
 import io
 import os
@@ -14,11 +14,10 @@ from gmg_tui.results.column import Cell, Column, Outputs, columns_with_values, i
 
 T = TypeVar("T")
 
-_GAP = 2
-"""Spaces between two columns."""
-_UNLIMITED = 1 << 16
-_CONTROLS = dict.fromkeys((*range(9), *range(11, 32), 127), "·")
-"""Characters that HTML does not allow; some browsers stop at a NUL."""
+_COLUMN_GAP = 2
+_MAX_WIDTH = 1 << 16
+_CONTROL_REPLACEMENTS = dict.fromkeys((*range(9), *range(11, 32), 127), "·")
+"""Replacements for characters that HTML does not allow; some browsers stop at a NUL."""
 
 
 def render_lines(
@@ -27,23 +26,21 @@ def render_lines(
     *,
     width: int | None = None,
     colour: bool = False,
-    empty: bool = False,
+    keep_empty: bool = False,
     styles: Mapping[str, str] = {},
 ) -> list[str]:
-    """Returns the lines of a table: heading, rows, and the columns that did not fit.
+    """Returns the lines of a table: headings, rows, and a note that names the columns that did not fit.
 
-    Omits columns without any value, unless `empty`, then columns of the lowest priority until the table fits `width`;
-    None means no limit, as in a pipe. `styles` are Rich styles for the cells of a column `state`, by their texts.
+    Omits columns without any value, unless `keep_empty`, then those of the lowest priority until the table fits `width`,
+    which is None for no limit, as in a pipe. `styles` maps texts in a column `state` to Rich styles.
     """
-    from rich.console import Console  # late: it takes longer than the rest of a command
+    from rich.console import Console  # imported late: this takes longer than the rest of a command
     from rich.table import Table
     from rich.text import Text
 
-    kept = (
-        [column for column in columns if Outputs.TABLES in column.outputs]
-        if empty
-        else columns_with_values(columns, rows)
-    )
+    kept = [column for column in columns if Outputs.TABLES in column.outputs]
+    if not keep_empty:
+        kept = columns_with_values(columns, rows)
     if not kept:
         return []
     cells = {column.name: [column.text(row) for row in rows] for column in kept}
@@ -51,24 +48,24 @@ def render_lines(
     for column in kept:
         widest = max(map(cell_len, cells[column.name]), default=0)
         widths[column.name] = max(cell_len(column.heading), widest if width is None else min(widest, column.max_width))
-    total, dropped = sum(widths[column.name] + _GAP for column in kept) - _GAP, dict[str, str]()
-    for least in sorted(kept, key=lambda column: column.priority)[:-1]:
+    total, dropped = sum(widths[column.name] + _COLUMN_GAP for column in kept) - _COLUMN_GAP, dict[str, str]()
+    for column in sorted(kept, key=lambda column: column.priority)[:-1]:
         if width is not None and total > width:
-            total -= widths[least.name] + _GAP
-            dropped[least.name] = least.heading
+            total -= widths[column.name] + _COLUMN_GAP
+            dropped[column.name] = column.heading
     kept = [column for column in kept if column.name not in dropped]
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, _COLUMN_GAP, 0, 0), header_style="bold")
     texts = []
     for column in kept:
         justify: Literal["left", "right"] = "left" if column.align_left else "right"
-        width_of = widths[column.name]
-        table.add_column(Text(column.heading), justify=justify, width=width_of, no_wrap=True, overflow="ellipsis")
-        coloured = styles if column.name == "state" else {}
-        texts.append([Text(cell, coloured.get(cell, "")) for cell in cells[column.name]])
+        cell_width = widths[column.name]
+        table.add_column(Text(column.heading), justify=justify, width=cell_width, no_wrap=True, overflow="ellipsis")
+        cell_styles = styles if column.name == "state" else {}
+        texts.append([Text(cell, cell_styles.get(cell, "")) for cell in cells[column.name]])
     for row in zip(*texts, strict=True):
         table.add_row(*row)
-    system: Literal["standard"] | None = "standard" if colour else None
-    console = Console(file=io.StringIO(), width=_UNLIMITED, force_terminal=colour, color_system=system)
+    colours: Literal["standard"] | None = "standard" if colour else None
+    console = Console(file=io.StringIO(), width=_MAX_WIDTH, force_terminal=colour, color_system=colours)
     with console.capture() as captured:
         console.print(table)
     note = [f"no room for: {', '.join(dropped.values())}"] if dropped else []
@@ -76,22 +73,24 @@ def render_lines(
 
 
 def stdout_format() -> tuple[int | None, bool]:
-    """Returns the width of standard output, None if it is not a terminal, and True if it has colours."""
+    """Returns the width of standard output, None if it is not a terminal, and True if it shows colours."""
     if not sys.stdout.isatty():
         return None, False
     colour = os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
     return shutil.get_terminal_size().columns, colour
 
 
-def print_table(columns: Sequence[Column[T]], rows: Sequence[T], *more: str) -> None:
-    """Prints a table that fits the terminal (a pipe gets all columns), and further lines; nothing if it is empty."""
+def print_table(columns: Sequence[Column[T]], rows: Sequence[T], *footer: str) -> None:
+    """Prints a table that fits the terminal (a pipe gets all columns), then the lines of the footer."""
     width, colour = stdout_format()
-    if lines := [*render_lines(columns, rows, width=width, colour=colour), *more]:
+    if lines := [*render_lines(columns, rows, width=width, colour=colour), *footer]:
         print("\n".join(lines))
 
 
-def render_html(columns: Sequence[Column[T]], rows: Sequence[T], *, kind: Callable[[T], str] = lambda row: "") -> str:
-    """Returns a sortable table with rows of the class `kind`; `data-value` has all digits of a number."""
+def render_html(
+    columns: Sequence[Column[T]], rows: Sequence[T], *, row_class: Callable[[T], str] = lambda row: ""
+) -> str:
+    """Returns a sortable table; the attribute `data-value` of a cell has all digits of its number."""
     filled = columns_with_values(columns, rows)
     texts = {column.name for column in filled if column.align_left or all(_is_text(column.value(row)) for row in rows)}
     head = "".join(
@@ -99,12 +98,12 @@ def render_html(columns: Sequence[Column[T]], rows: Sequence[T], *, kind: Callab
         f'<button type="button">{escape_html(column.heading)}</button></th>'
         for column in filled
     )
-    cells = ((escape(kind(row)), "".join(_html_cell(column, row) for column in filled)) for row in rows)
-    body = "\n".join(f'<tr class="{name}">{of_row}</tr>' for name, of_row in cells)
+    classed = ((escape(row_class(row)), "".join(_render_cell(column, row) for column in filled)) for row in rows)
+    body = "\n".join(f'<tr class="{name}">{cells}</tr>' for name, cells in classed)
     return f'<div class="scroll"><table class="sortable"><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>'
 
 
-def _html_cell(column: Column[T], row: T) -> str:
+def _render_cell(column: Column[T], row: T) -> str:
     value, text = column.value(row), escape_html(column.text(row))
     if value is None:
         return "<td></td>"
@@ -120,5 +119,5 @@ def _is_text(value: Cell) -> bool:
 
 
 def escape_html(text: str) -> str:
-    """Escapes any text for a page."""
-    return escape(text.translate(_CONTROLS))
+    """Escapes a text for HTML, and replaces control characters."""
+    return escape(text.translate(_CONTROL_REPLACEMENTS))

@@ -93,7 +93,7 @@ def test_a_heading_is_harmless() -> None:
 
 
 def test_html_escapes_texts_and_has_numbers_in_full() -> None:
-    page = tables.render_html(COLUMNS, [Row("<b>\0", 1536.5)], kind=lambda row: "failed")
+    page = tables.render_html(COLUMNS, [Row("<b>\0", 1536.5)], row_class=lambda row: "failed")
     assert "&lt;b&gt;·" in page
     assert '<td data-value="1536.5">1.5</td>' in page
     assert "FPS" not in page
