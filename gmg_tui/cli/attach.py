@@ -87,10 +87,10 @@ def show(socket: Path, options: Options, *, session_id: str = "", readonly: bool
         return None
     if outcome.how == "lost" or outcome.snapshot is None:
         raise GmgError(sessions.engine_lost_text(outcome.session, outcome.reason or "it is gone"), 1)
-    from gmg_tui.results.report_text import at_end  # imported after the screen, to open that sooner
+    from gmg_tui.results.report_text import render_end  # imported after the screen, to open that sooner
 
     await_end(Path(outcome.session.spec.folder))
-    print("\n".join(at_end(outcome.session, outcome.snapshot)))
+    print("\n".join(render_end(outcome.session, outcome.snapshot)))
     return _INTERRUPTED if outcome.how == "stopped" else outcome.snapshot.exit_status
 
 

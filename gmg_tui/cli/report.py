@@ -40,7 +40,7 @@ def report(names: Sequence[str], *, best: str | None, fail_below: float | None, 
         if best is not None or export == "bundle":
             raise GmgError(f"{'--best' if best is not None else '--bundle'} is for one session; give one name")
         comparison = _compare(names, export, value)
-        if fail_below is None or not (slower := comparison.slower(fail_below)):
+        if fail_below is None or not (slower := comparison.find_slower(fail_below)):
             return 0
         note(f"gmg-tui: {listed(slower)}: more than {fail_below:g} % slower than {names[0]}")
         return 1
@@ -61,7 +61,7 @@ def _print(entry: sessions.SessionEntry, export: str, value: Any, best: str | No
     """Prints or exports the results of one session."""
     with open_store(entry.folder / sessions.STORE) as stored:
         collected = report_data.collect(entry, stored)
-        jobs = collected.jobs if best is None else report_data.ordered(collected.jobs, best)[0]
+        jobs = collected.jobs if best is None else report_data.sort_jobs(collected.jobs, best)[0]
         if export == "as_json":
             print_data(json_csv_export.detailed(jobs, stored))
         elif export == "csv" and value == METRICS:
@@ -91,14 +91,14 @@ def _compare(names: Sequence[str], export: str, value: Any) -> Comparison:
 
         _write_file(report_page.comparison(comparison), value)
     else:
-        print(comparison.text(*tables.stdout_format()))
+        print(comparison.render(*tables.stdout_format()))
     return comparison
 
 
 def _print_text(report: ReportData, entry: sessions.SessionEntry, best: str | None) -> None:
     width, colour = tables.stdout_format()
     if report.tuning is not None and best is None:
-        lines = report_text.trials(report.tuning, width, colour=colour)
+        lines = report_text.render_trials(report.tuning, width, colour=colour)
         if (tune := entry.folder / sessions.TUNE).exists():  # may be missing in a lost session
             lines.append(f"tuning: {tune}")
     else:

@@ -156,10 +156,10 @@ class _Headless:
 
     async def conclude(self) -> None:
         """Prints the session's results, and waits until they are written or another signal arrives."""
-        from gmg_tui.results.report_text import at_end  # not before the end: it loads Rich
+        from gmg_tui.results.report_text import render_end  # not before the end: it loads Rich
 
         missed = () if self._quiet else self._reporter.missed(self._snapshot)
-        self._out.write(*missed, *self._reporter.events(self._snapshot), *at_end(self._session, self._snapshot))
+        self._out.write(*missed, *self._reporter.events(self._snapshot), *render_end(self._session, self._snapshot))
         self._interrupted.clear()
         leave = asyncio.create_task(self._interrupted.wait())
         written = asyncio.create_task(self._written())

@@ -9,23 +9,23 @@ from typing import NamedTuple
 from gmg_tui.jobs.tune.fit import MIN_INTERVAL, t_95
 
 BLOCK_S = 10.0
-"""Length of a block: the window of the current rate, as shorter blocks would repeat its samples."""
+"""Length of a block, equal to the window of the current rate: shorter blocks would repeat its samples."""
 _MIN_BLOCKS = 4
 _MAX_BLOCKS = 20
-"""More blocks are merged into longer ones, which are less correlated."""
+"""Maximum blocks of a run; more are merged into longer ones, which are less correlated."""
 _MIN_CORRELATION = 0.25
-"""Correlation of consecutive blocks of `BLOCK_S`, whose windows overlap by half."""
+"""Minimum correlation to assume between consecutive blocks of `BLOCK_S`, whose windows overlap by half."""
 _MAX_CORRELATION = 0.7
 
 
-class Measured(NamedTuple):
-    """A rate, and the means of consecutive blocks of its run, if known."""
+class MeasuredRate(NamedTuple):
+    """The rate of a run, and the rates of its consecutive blocks, if known."""
 
     rate: float
     blocks: Sequence[float] = ()
 
 
-class Change(NamedTuple):
+class RateChange(NamedTuple):
     """The rate change from one session to another, in percent."""
 
     pct: float
@@ -35,37 +35,37 @@ class Change(NamedTuple):
     """The number of slots, jobs or values measured in both."""
 
     def is_slower(self, than_pct: float) -> bool:
-        """True if the rate fell by more than `than_pct`, and beyond the noise."""
+        """Returns True if the rate fell by more than `than_pct`, and beyond the noise, if that is known."""
         return self.pct < -than_pct and (self.interval_pct is None or self.interval_pct[1] < 0)
 
 
-def change(before: Mapping[str, Measured], after: Mapping[str, Measured]) -> Change | None:
-    """Returns the change in the rates that both sessions have under the same name; None if there are none.
+def compare_rates(before: Mapping[str, MeasuredRate], after: Mapping[str, MeasuredRate]) -> RateChange | None:
+    """Returns the mean change of the rates that have the same name in both sessions; None if there are none.
 
     The interval is the larger of two estimates: from the spread of the changes, and from the noise within the runs. A
-    single pair has only the latter.
+    single pair has no spread.
     """
     pairs = [(rate, after[name]) for name, rate in before.items() if name in after]
     pairs = [pair for pair in pairs if min(pair[0].rate, pair[1].rate) > 0]
     if not pairs:
         return None
     logs = [math.log(new.rate / old.rate) for old, new in pairs]
-    between = (stdev(logs) / math.sqrt(len(logs)), len(logs) - 1) if len(logs) > 1 else None
-    errors = [error for error in (between, _error_within(pairs)) if error is not None]
+    spread = (stdev(logs) / math.sqrt(len(logs)), len(logs) - 1) if len(logs) > 1 else None
+    errors = [error for error in (spread, _noise(pairs)) if error is not None]
     mean, interval_pct = fmean(logs), None
     if errors:
-        # The spread of two or three slots is uncertain.
+        # Add the degrees of freedom, as the spread of two or three slots is uncertain.
         half_width = max(MIN_INTERVAL, t_95(sum(freedom for _, freedom in errors)) * max(error for error, _ in errors))
         interval_pct = _pct(mean - half_width), _pct(mean + half_width)
-    return Change(_pct(mean), interval_pct, len(pairs))
+    return RateChange(_pct(mean), interval_pct, len(pairs))
 
 
 def _pct(log: float) -> float:
     return 100 * math.expm1(log)
 
 
-def _error_within(pairs: Sequence[tuple[Measured, Measured]]) -> tuple[float, int] | None:
-    """Returns the standard error from the noise within the runs, and its degrees of freedom; None if a run has no blocks."""
+def _noise(pairs: Sequence[tuple[MeasuredRate, MeasuredRate]]) -> tuple[float, int] | None:
+    """Returns the standard error due to noise, and its degrees of freedom; None if a run has too few blocks."""
     variances = [_variance(run) for pair in pairs for run in pair]
     known = [variance for variance in variances if variance is not None]
     if len(known) < len(variances):
@@ -74,17 +74,17 @@ def _error_within(pairs: Sequence[tuple[Measured, Measured]]) -> tuple[float, in
     return error, sum(count - 1 for _, count in known)
 
 
-def _variance(run: Measured) -> tuple[float, int] | None:
-    """Returns the relative variance of a run's mean, and the number of blocks behind it; None if there are too few."""
+def _variance(run: MeasuredRate) -> tuple[float, int] | None:
+    """Returns the relative variance of a run's mean, and the number of its blocks; None if there are too few."""
     if len(run.blocks) < _MIN_BLOCKS or min(run.blocks) <= 0:
         return None
-    size = math.ceil(len(run.blocks) / _MAX_BLOCKS)
-    end = len(run.blocks) // size * size
-    blocks = [fmean(run.blocks[first : first + size]) for first in range(0, end, size)]
+    merged = math.ceil(len(run.blocks) / _MAX_BLOCKS)
+    end = len(run.blocks) // merged * merged
+    blocks = [fmean(run.blocks[first : first + merged]) for first in range(0, end, merged)]
     mean = fmean(blocks)
     deviations = [block / mean - 1 for block in blocks]
     squares = sum(value * value for value in deviations)
-    observed = sum(left * right for left, right in pairwise(deviations)) / squares if squares else 0.0
-    correlation = min(max(observed, _MIN_CORRELATION / size), _MAX_CORRELATION)
+    observed = sum(one * following for one, following in pairwise(deviations)) / squares if squares else 0.0
+    correlation = min(max(observed, _MIN_CORRELATION / merged), _MAX_CORRELATION)
     variance = squares / (len(blocks) - 1) / len(blocks) * (1 + correlation) / (1 - correlation)
     return variance, len(blocks)

@@ -1,4 +1,4 @@
-"""The data of a report: a session's jobs and attempts as rows, their order and their totals."""
+"""The data of a report: rows for a session's jobs and attempts, the order of the rows, and totals."""
 
 import math
 import re
@@ -25,12 +25,11 @@ from gmg_tui.session.store.reader import Stored, open_store
 _INTERRUPTED = f"interrupted: {ENGINE_DIED}"
 _NOT_RECORDED = "its end was not recorded: the disk may have been full"
 UNSORTED = "unsorted"
-_MAX_SUGGESTED = 3
-"""Columns to suggest for sorting."""
-_MAX_NAMED = 3
-"""Jobs of a failure to name."""
+_MAX_SUGGESTED_COLUMNS = 3
+_MAX_FAILED_NAMES = 3
+"""Maximum names to list for a failure."""
 _AMOUNT = re.compile(r"[\d.,]+ ?(?:[KMGT]?i?B|s|%)")
-"""Amounts, which differ between failures with the same reason."""
+"""An amount, which may differ between failures with the same reason."""
 
 
 class Failure(NamedTuple):
@@ -38,14 +37,14 @@ class Failure(NamedTuple):
 
     names: list[str]
     reason: str
-    """The first job's reason; amounts may differ."""
+    """The first job's reason; the others may differ from it in amounts."""
     advice: str | None
 
     @property
-    def who(self) -> str:
-        """The first jobs, and the number of others."""
-        more = f" and {len(self.names) - _MAX_NAMED:,} more" if len(self.names) > _MAX_NAMED else ""
-        return ", ".join(self.names[:_MAX_NAMED]) + more
+    def subject(self) -> str:
+        """The names of the first jobs, and the number of others."""
+        more = f" and {len(self.names) - _MAX_FAILED_NAMES:,} more" if len(self.names) > _MAX_FAILED_NAMES else ""
+        return ", ".join(self.names[:_MAX_FAILED_NAMES]) + more
 
 
 class ReportData(Struct, frozen=True):
@@ -70,20 +69,20 @@ class ReportData(Struct, frozen=True):
         return self.snapshot.tuning if self.snapshot is not None else None
 
     @property
-    def plain(self) -> Snapshot | None:
+    def plain_snapshot(self) -> Snapshot | None:
         """The newest snapshot of a plain run; None in a sweep, or if none was recorded."""
         return self.snapshot if self.snapshot is not None and self.snapshot.queue is None else None
 
     @property
     def alerts(self) -> list[tuple[str, Alert]]:
-        """Alerts by worker, or by job at the end of its last attempt."""
-        if self.plain is not None:
-            return [(worker.slot, alert) for worker in self.plain.workers for alert in urgent(worker.alerts)]
+        """The warnings and errors, each with its worker, or with its job if that came from a queue."""
+        if self.plain_snapshot is not None:
+            return [(worker.slot, alert) for worker in self.plain_snapshot.workers for alert in urgent(worker.alerts)]
         return [(job.name, alert) for job in self.jobs for alert in urgent(job.last.alerts)]
 
     @property
     def rate(self) -> Fps | None:
-        """The sum of a plain run's workers that have not failed; None in a sweep, or without any."""
+        """The sum of the rates of a plain run's workers that have not failed; None without rates, or in a sweep."""
         ranks: dict[object, list[Attempt]] = {}
         for job in () if self.queued else self.jobs:
             if job.state is not WorkerState.FAILED:
@@ -93,21 +92,21 @@ class ReportData(Struct, frozen=True):
 
     @property
     def simulated(self) -> bool:
-        """True if its GPUs were simulated."""
+        """True if the GPUs are simulated."""
         return self.session.spec.simulate is not None
 
     @property
     def queued(self) -> bool:
-        """True if its jobs came from a queue: a sweep or a tuning."""
+        """True if the jobs came from a queue, as in a sweep or a tuning."""
         return self.session.spec.sweep is not None
 
     @property
     def heading(self) -> str:
         """The session's name, state, script and start."""
-        began = [ran.attempt.started for each in self.attempts.values() for ran in each if ran.attempt.started]
-        first = min([self.session.began, *began])
+        starts = [run.attempt.started for runs in self.attempts.values() for run in runs if run.attempt.started]
+        first = min([self.session.began, *starts])
         started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(first))
-        if first < self.session.started:  # by an earlier engine
+        if first < self.session.started:  # an earlier engine started the session
             started += time.strftime("  resumed %Y-%m-%d %H:%M:%S", time.localtime(self.session.started))
         simulated = "simulated  " if self.simulated else ""
         # A full disk may have kept the session's end from its store.
@@ -119,53 +118,53 @@ class ReportData(Struct, frozen=True):
 
     @property
     def interrupted(self) -> int:
-        """The number of a sweep's jobs that ran when the engine died."""
+        """The number of a sweep's jobs that were running when the engine died."""
         return sum(job.reason == _INTERRUPTED for job in self.jobs)
 
-    def span(self, ran: JobAttempt) -> tuple[float, float] | None:
+    def span(self, run: JobAttempt) -> tuple[float, float] | None:
         """Returns the start and end of an attempt, Unix seconds; None if unknown.
 
-        An attempt that was running when the engine died ends at the session's last recorded moment, or is unknown if the
-        session was resumed.
+        An attempt without a recorded end lasts until the session's latest recorded time, or is unknown if a later engine
+        resumed the session.
         """
-        started, ended = ran.attempt.started, ran.attempt.ended
-        if not started or (ended is None and not ran.attempt.state.live):
+        started, ended = run.attempt.started, run.attempt.ended
+        if not started or (ended is None and not run.attempt.state.live):
             return None
         return started, max(started, self.until if ended is None else ended)
 
     def rows(self) -> list[JobRecord]:
-        """Returns a row for each attempt, with the job as of its end, and for each job without attempts. Ranks share a row."""
+        """Returns a row for each attempt (of all ranks), with the job as of its end, and one for each job without attempts."""
         return [row for job in self.jobs for row in self._rows_of(job)]
 
     def _rows_of(self, job: JobRecord) -> list[JobRecord]:
         attempts: dict[int, list[JobAttempt]] = {}
-        for ran in self.attempts.get(job.number, []):
-            attempts.setdefault(ran.attempt.number, []).append(ran)
+        for run in self.attempts.get(job.number, []):
+            attempts.setdefault(run.attempt.number, []).append(run)
         if not attempts or (len(attempts) == 1 and self.queued):
             return [job]
         *earlier, (newest, *_) = attempts.values()
         last = structs.replace(job, started=newest.attempt.started, elapsed_s=self._attempt_s(newest))
-        return [*(self._before(job, ranks) for ranks in earlier), last]
+        return [*(self._row_of_attempt(job, ranks) for ranks in earlier), last]
 
-    def _before(self, job: JobRecord, ranks: list[JobAttempt]) -> JobRecord:
-        """Returns the job at the end of an earlier attempt, without energy and results, which belong to the last."""
-        ran, attempt = ranks[0], combined([rank.attempt for rank in ranks])
+    def _row_of_attempt(self, job: JobRecord, ranks: list[JobAttempt]) -> JobRecord:
+        """Returns the job as of an earlier attempt, without energy and results: those belong to the last attempt."""
+        run, attempt = ranks[0], combined([rank.attempt for rank in ranks])
         return structs.replace(
             job,
             state=attempt.state,
             reason=attempt.reason,
-            slot=ran.slot,
-            gpu_uuid=ran.gpu_uuid,
+            slot=run.slot,
+            gpu_uuid=run.gpu_uuid,
             last=attempt,
             started=attempt.started,
             ended=attempt.ended,
-            elapsed_s=self._attempt_s(ran),
+            elapsed_s=self._attempt_s(run),
             energy_j=None,
             result={},
         )
 
-    def _attempt_s(self, ran: JobAttempt) -> float | None:
-        span = self.span(ran)
+    def _attempt_s(self, run: JobAttempt) -> float | None:
+        span = self.span(run)
         return None if span is None else span[1] - span[0]
 
     @property
@@ -175,38 +174,45 @@ class ReportData(Struct, frozen=True):
 
     @property
     def failed(self) -> list[str]:
-        """The names of the jobs that failed, whose rates do not count."""
+        """The names of the jobs that failed; their rates do not count."""
         return [job.name for job in self.jobs if job.state is WorkerState.FAILED]
 
     @property
     def failures(self) -> list[Failure]:
-        """The failures by reason, the most frequent first; a plain run's group counts as one job."""
-        groups = [group for group in self.plain.groups if group.state is WorkerState.FAILED] if self.plain else []
+        """The failures, one for each reason, the most frequent first; a plain run's group counts as one job."""
+        groups = (
+            [group for group in self.plain_snapshot.groups if group.state is WorkerState.FAILED]
+            if self.plain_snapshot
+            else []
+        )
         grouped = {slot for group in groups for slot in group.slots}
         failed = [job for job in self.jobs if job.state is WorkerState.FAILED and job.slot not in grouped]
-        advice = {worker.slot: worker.advice for worker in self.plain.workers} if self.plain else {}
+        advice = {worker.slot: worker.advice for worker in self.plain_snapshot.workers} if self.plain_snapshot else {}
         by_reason: dict[str, Failure] = {}
-        for name, reason, helps in (
+        for name, reason, tip in (
             *((group.id, group.reason, group.advice) for group in groups),
             *((job.name, job.reason, advice.get(job.name)) for job in failed),
         ):
             text = reason or "unknown reason"
-            by_reason.setdefault(_AMOUNT.sub("", text), Failure([], text, helps)).names.append(name)
+            by_reason.setdefault(_AMOUNT.sub("", text), Failure([], text, tip)).names.append(name)
         return sorted(by_reason.values(), key=lambda failure: -len(failure.names))
 
-    def arranged(self, best: str | None) -> tuple[list[JobRecord], Column[JobRecord] | None, str]:
-        """Returns `ordered` by `best`, else by the sweep's own column if any job has it. Raises `GmgError`."""
-        rows, trouble, sweep = self.rows(), "", self.session.spec.sweep
+    def sorted_rows(self, best: str | None) -> tuple[list[JobRecord], Column[JobRecord] | None, str]:
+        """Returns `sort_jobs` of the rows by `best`, else by the sweep's own column, if that exists.
+
+        Raises `GmgError` if there is no column `best`.
+        """
+        rows, problem, sweep = self.rows(), "", self.session.spec.sweep
         try:
-            listed, by, order = ordered(rows, sweep.best if best is None and sweep is not None else best)
+            jobs, column, order = sort_jobs(rows, sweep.best if best is None and sweep is not None else best)
         except GmgError as error:
             if best is not None:
                 raise
-            listed, by, order = ordered(rows, None)
-            trouble = f" ({error})"
-        names = ", ".join(result_names(rows)[:_MAX_SUGGESTED]) if by is None else ""
+            jobs, column, order = sort_jobs(rows, None)
+            problem = f" ({error})"
+        names = ", ".join(result_names(rows)[:_MAX_SUGGESTED_COLUMNS]) if column is None else ""
         hint = f"; sort with: gmg-tui report {self.name} --best COLUMN ({names})" if names else ""
-        return listed, by, f"{order}{trouble}{hint}"
+        return jobs, column, f"{order}{problem}{hint}"
 
     @property
     def totals(self) -> list[tuple[str, str]]:
@@ -218,20 +224,20 @@ class ReportData(Struct, frozen=True):
 
     @property
     def slow_slots(self) -> list[str]:
-        """A line for each slot that is slower than others with the same GPU and arguments."""
+        """A line for each slot that is slower than other slots with the same GPU and arguments."""
         slots = {slot.name: slot for slot in self.session.slots}
         slow = below_median((slots[row.slot], row.last) for row in self.rows() if row.slot in slots)
         return [f"{name}: {pct:.0f} % below the median" for name, pct in slow.items()]
 
 
 def collect(entry: SessionEntry, stored: Stored) -> ReportData:
-    """Collects the data of a session from its open store. Raises `StoreError`."""
+    """Collects a session's data from its open store. Raises `StoreError`."""
     session, jobs, attempts, snapshot = entry.record.session, stored.jobs, stored.attempts, stored.last_snapshot
-    moments = [session.started, snapshot.time if snapshot else 0.0, entry.record.ended or 0.0]
-    moments += [ran.attempt.ended or ran.attempt.started for each in attempts.values() for ran in each]
-    until = max(moments)
+    times = [session.started, snapshot.time if snapshot else 0.0, entry.record.ended or 0.0]
+    times += [run.attempt.ended or run.attempt.started for runs in attempts.values() for run in runs]
+    until = max(times)
     if entry.state != "running":
-        jobs = [_concluded(job, entry, until) for job in jobs]
+        jobs = [_conclude(job, entry, until) for job in jobs]
     if snapshot is not None and entry.state != "running":
         elapsed_s = snapshot.elapsed_s + until - snapshot.time
         snapshot = entry.record.last_state(snapshot)
@@ -241,10 +247,10 @@ def collect(entry: SessionEntry, stored: Stored) -> ReportData:
     return ReportData(entry.name, entry.folder, entry.state, session, until, jobs, attempts, snapshot, metrics)
 
 
-def _concluded(job: JobRecord, entry: SessionEntry, until: float) -> JobRecord:
-    """Concludes a job of a session without an engine: without a recorded end it has failed, or waits in a sweep.
+def _conclude(job: JobRecord, entry: SessionEntry, until: float) -> JobRecord:
+    """Returns a job of a session without an engine; one without a recorded end has failed, or waits again if queued.
 
-    A killed engine has recorded no end. A full disk may have kept an end from the store, but not from the session's record.
+    A killed engine records no ends. After a full disk, an end may be in the session's record but not in the store.
     """
     if not job.state.live and job.state is not WorkerState.RESTARTING:
         return job
@@ -255,13 +261,13 @@ def _concluded(job: JobRecord, entry: SessionEntry, until: float) -> JobRecord:
     if lost and job.started is not None:
         elapsed_s = max(elapsed_s or 0.0, until - job.started)
     elif not lost and not queued:
-        ends = (worker for worker in entry.record.workers if worker.slot == job.slot and worker.state.ended)
-        state, reason = next(((end.state, end.reason) for end in ends), (state, reason))
+        recorded = (worker for worker in entry.record.workers if worker.slot == job.slot and worker.state.ended)
+        state, reason = next(((worker.state, worker.reason) for worker in recorded), (state, reason))
     return structs.replace(job, state=state, reason=reason, elapsed_s=elapsed_s)
 
 
-def at_end(session: Session, snapshot: Snapshot) -> ReportData:
-    """Returns the data of a plain run from its last snapshot, which has the newest attempts only."""
+def from_snapshot(session: Session, snapshot: Snapshot) -> ReportData:
+    """Returns the data of a plain run from its last snapshot, which has only the newest attempts."""
     jobs = [
         JobRecord(
             number,
@@ -283,29 +289,29 @@ def at_end(session: Session, snapshot: Snapshot) -> ReportData:
 
 
 def load(entry: SessionEntry) -> ReportData:
-    """Returns the data of a session from its store. Raises `StoreError`."""
+    """Returns a session's data from its store. Raises `StoreError`."""
     with open_store(entry.folder / STORE) as stored:
         return collect(entry, stored)
 
 
-def ordered(rows: Sequence[JobRecord], best: str | None) -> tuple[list[JobRecord], Column[JobRecord] | None, str]:
-    """Sorts rows by a column. Returns them with the column (None for the jobs' order) and a description of the order.
+def sort_jobs(jobs: Sequence[JobRecord], best: str | None) -> tuple[list[JobRecord], Column[JobRecord] | None, str]:
+    """Returns the sorted jobs, the column (None if unsorted), and a description of the order.
 
-    `best` is a column's name or heading, in any case, prefixed with `-` for smallest first; None for the jobs'
-    order. Failed jobs follow the others; jobs without a value, or with NaN, are last. Raises `GmgError` if there is no
-    such column.
+    `best` is the name or heading of a column in any case, with a prefix `-` for smallest first; None keeps the order.
+    Failed jobs follow the others; jobs without a value, or with NaN, come last. Raises `GmgError` if there is no such
+    column.
     """
     if best is None:
-        return list(rows), None, UNSORTED
-    column, smallest = find(columns(rows), best.removeprefix("-")), best.startswith("-")
-    text = f"by {column.heading}, the {'smallest' if smallest else 'largest'} first"
+        return list(jobs), None, UNSORTED
+    column, smallest = find(columns(jobs), best.removeprefix("-")), best.startswith("-")
+    order = f"by {column.heading}, the {'smallest' if smallest else 'largest'} first"
     # Equal values keep the order of the jobs, and waiting jobs the order of the queue.
-    listed = sorted(rows, key=lambda row: row.number if row.state.ended else math.inf)
-    order = sort_rows(column, listed, descending=not smallest, demoted=lambda row: row.state is WorkerState.FAILED)
-    return order, column, text
+    stable = sorted(jobs, key=lambda job: job.number if job.state.ended else math.inf)
+    in_order = sort_rows(column, stable, descending=not smallest, demoted=lambda job: job.state is WorkerState.FAILED)
+    return in_order, column, order
 
 
-def best_of(order: Sequence[JobRecord], column: Column[JobRecord]) -> JobRecord | None:
-    """Returns the first row of an order that has finished with a value in its column; None without one."""
-    finished = (job for job in order if job.state is WorkerState.FINISHED and is_known(column.value(job)))
+def best_job(jobs: Sequence[JobRecord], column: Column[JobRecord]) -> JobRecord | None:
+    """Returns the first of the sorted jobs that has finished with a known value in the column; None without one."""
+    finished = (job for job in jobs if job.state is WorkerState.FINISHED and is_known(column.value(job)))
     return next(finished, None)

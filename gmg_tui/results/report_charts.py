@@ -143,7 +143,7 @@ def curve(tuning: Tuning) -> Figure:
             line = {"color": COLOURS[number % len(COLOURS)], "width": 1}
             margin = {"type": "percent", "value": max(trial.margin_pct or 0.0 for trial in trials)}
             figure.add_scatter(x=values, y=rates, mode="lines+markers", name=plain(slot), line=line, error_y=margin)
-    marks = [(best.value, name) for name, best in tuning_text.values_of(answer, tuning.spec)]
+    marks = [(best.value, name) for name, best in tuning_text.named_values(answer, tuning.spec)]
     if answer.memory is not None and answer.memory.most is not None:
         marks.append((answer.memory.most, "memory"))
     if answer.edge is not None:

@@ -16,7 +16,7 @@ from gmg_tui.results import table as tables
 from gmg_tui.results.column import Column, format_exact, sort_rows
 from gmg_tui.results.comparison import Comparison
 from gmg_tui.results.job_columns import columns, result_names
-from gmg_tui.results.report import ReportData, best_of
+from gmg_tui.results.report import ReportData, best_job
 from gmg_tui.results.table import escape_html
 from gmg_tui.session.store.reader import Stored
 
@@ -26,15 +26,15 @@ _CONFIG = {"responsive": True, "displaylogo": False, "modeBarButtonsToRemove": [
 
 
 def page(data: ReportData, stored: Stored, best: str | None = None) -> bytes:
-    """Returns the page of one session, ordered by `best` as in `ReportData.arranged`; `stored` is its open store.
+    """Returns the page of one session, ordered by `best` as in `ReportData.sorted_rows`; `stored` is its open store.
 
     Raises `StoreError`, or `GmgError` if there is no column `best`.
     """
-    rows, by, order = data.arranged(best)
+    rows, by, order = data.sorted_rows(best)
     of_jobs = columns(rows)
     rate = next(column for column in of_jobs if column.name == "fps_mean")
-    fastest = best_of(sort_rows(rate, rows, descending=True), rate)
-    leaders = [("best", by, best_of(rows, by))] if by is not None and by.name != rate.name else []
+    fastest = best_job(sort_rows(rate, rows, descending=True), rate)
+    leaders = [("best", by, best_job(rows, by))] if by is not None and by.name != rate.name else []
     leaders = [*leaders, ("fastest", rate, fastest)] if data.queued and data.tuning is None else []
     first = leaders[0][2] if leaders else None
     names = result_names(rows)
@@ -48,7 +48,7 @@ def page(data: ReportData, stored: Stored, best: str | None = None) -> bytes:
     ]
     body = [
         *_headline(data, leaders),
-        *(f"<p><b>{escape_html(each.who)} failed:</b> {escape_html(each.reason)}</p>" for each in data.failures),
+        *(f"<p><b>{escape_html(each.subject)} failed:</b> {escape_html(each.reason)}</p>" for each in data.failures),
         *_soft(each.advice for each in data.failures if each.advice),
         *(f"<p><b>{escape_html(name)}</b> {escape_html(alert.headline)}</p>" for name, alert in data.alerts),
         *(tuning(data.tuning) if data.tuning is not None else ()),
@@ -110,11 +110,11 @@ def tuning(of: Tuning) -> Iterator[str]:
     """Yields the section with a tuning's curve, answer and trials."""
     yield f"<h2>Tuning: {escape_html(of.spec.variable)} with the most {escape_html(tuning_text.unit(of.spec))}</h2>"
     answer = of.answer
-    yield from _soft(filter(None, [tuning_text.cut_short(of)]))
+    yield from _soft(filter(None, [tuning_text.incomplete_reason(of)]))
     yield _chart(charts.curve(of))
     if together := tuning_text.rate_together(answer, of.spec):
         yield f"<p>{escape_html(of.spec.variable)} = {escape_html(together)}</p>"
-    yield tables.render_html(tuning_text.answer_columns(of.spec), tuning_text.values_of(answer, of.spec))
+    yield tables.render_html(tuning_text.answer_columns(of.spec), tuning_text.named_values(answer, of.spec))
     yield from (f"<p>{name}: {escape_html(text)}</p>" for name, text in tuning_text.notes(answer, of.spec))
     if of.command:
         yield f"<pre>{escape_html(shlex.join(of.command))}</pre>"

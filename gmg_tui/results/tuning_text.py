@@ -9,10 +9,10 @@ from gmg_tui.model.secrets import mask
 from gmg_tui.results import column
 from gmg_tui.results.column import Column
 
-_SAME: Final = 0.005
-"""Relative difference below which slots count as equal."""
+_MIN_DIFFERENCE: Final = 0.005
+"""Minimum relative difference of a slot to mention."""
 _STEPS: Final = (TrialKind.LADDER, TrialKind.REFINE, TrialKind.COMMON, TrialKind.CONFIRM, TrialKind.TOGETHER)
-"""The kinds of trials in the order of their steps."""
+"""The steps of a tuning in order, by the kind of their trials."""
 _Row = TypeVar("_Row")
 
 
@@ -21,9 +21,9 @@ def unit(spec: TuneSpec) -> str:
     return "FPS" if spec.metric == FPS else spec.metric
 
 
-def margin(of: Trial | Best | Together) -> str:
-    """Formats the margin to follow a rate: ` ±0.6 %`; empty if unknown."""
-    return "" if of.margin_pct is None else f" ±{of.margin_pct:.1f} %"
+def margin(measured: Trial | Best | Together) -> str:
+    """Formats the margin of a rate, to follow it: ` ±0.6 %`; empty if unknown."""
+    return "" if measured.margin_pct is None else f" ±{measured.margin_pct:.1f} %"
 
 
 def rate(value: float | None, spec: TuneSpec) -> str:
@@ -35,40 +35,42 @@ def _rate_format(spec: TuneSpec) -> Callable[[float], str]:
     return units.fps if spec.metric == FPS else units.number
 
 
-def values_of(answer: Answer, spec: TuneSpec) -> list[tuple[str, Best]]:
-    """Returns the known values of an answer with their names."""
-    first = "fastest" if spec.metric == FPS else "best"
-    values = (("recommended", answer.recommended), (first, answer.fastest), ("largest", answer.largest))
+def named_values(answer: Answer, spec: TuneSpec) -> list[tuple[str, Best]]:
+    """Returns the known values of an answer, each with its name."""
+    fastest = "fastest" if spec.metric == FPS else "best"
+    values = (("recommended", answer.recommended), (fastest, answer.fastest), ("largest", answer.largest))
     return [(name, best) for name, best in values if best is not None]
 
 
 def limit(answer: Answer, spec: TuneSpec) -> str:
-    """Returns the limit of the value; empty if unknown, or if none ran."""
+    """Returns the upper limit of the value, and its cause; empty if unknown, or if no value ran."""
     if answer.largest is None:
         return ""
     if answer.edge is not None:
         return f"{answer.edge.value:,} did not run: {answer.edge.reason}"
-    most, ran = answer.memory.most if answer.memory is not None else None, answer.largest.value
-    if spec.high is not None and (most is None or spec.high <= most):
+    fitting, largest = answer.memory.most if answer.memory is not None else None, answer.largest.value
+    if spec.high is not None and (fitting is None or spec.high <= fitting):
         return f"{spec.high:,} (as given)"
-    if most is None:
+    if fitting is None:
         return ""
-    return f"{most:,} (memory)" if most >= ran else f"{ran:,} (memory is nearly full)"
+    return f"{fitting:,} (memory)" if fitting >= largest else f"{largest:,} (memory is nearly full)"
 
 
 def rate_together(answer: Answer, spec: TuneSpec) -> str:
     """Returns the rate of the recommended value on all slots at once; empty until that is measured."""
-    of = answer.together
-    if of is None:
+    together = answer.together
+    if together is None:
         return ""
-    share = "" if of.of_alone_pct is None or len(of.rates) < 2 else f", {of.of_alone_pct:.1f} % of the same slots alone"
-    mean = "" if spec.metric == FPS or len(of.rates) < 2 else " on average"
-    return f"{of.value:,} on {units.count(len(of.rates), 'slot')}: {rate(of.rate, spec)}{mean}{margin(of)}{share}"
+    alone_pct, slots = together.of_alone_pct, len(together.rates)
+    share = "" if alone_pct is None or slots < 2 else f", {alone_pct:.1f} % of the same slots alone"
+    mean = "" if spec.metric == FPS or slots < 2 else " on average"
+    rate_text = f"{rate(together.rate, spec)}{mean}{margin(together)}"
+    return f"{together.value:,} on {units.count(slots, 'slot')}: {rate_text}{share}"
 
 
 def factors(answer: Answer) -> str:
-    """Lists the slots that differ from a usual one, the slowest first: `gpu5 −8.0 %  gpu2 +1.2 %`."""
-    by_factor = sorted((factor, slot) for slot, factor in answer.factors.items() if abs(factor - 1) >= _SAME)
+    """Lists the slots that are slower or faster than usual, the slowest first: `gpu5 −8.0 %  gpu2 +1.2 %`."""
+    by_factor = sorted((factor, slot) for slot, factor in answer.factors.items() if abs(factor - 1) >= _MIN_DIFFERENCE)
     return "  ".join(f"{slot} {'−' if factor < 1 else '+'}{100 * abs(factor - 1):.1f} %" for factor, slot in by_factor)
 
 
@@ -79,26 +81,26 @@ def step_number(tuning: Tuning) -> str:
     return f"step {min(map(_STEPS.index, kinds)) + 1} of {len(_STEPS)}" if kinds and not tuning.ended else ""
 
 
-def cut_short(tuning: Tuning) -> str:
-    """Returns the reason that a tuning is incomplete, and its last step; empty if it is complete."""
+def incomplete_reason(tuning: Tuning) -> str:
+    """Returns the current step of a running tuning, or why and where it ended early; empty if it is complete."""
     if not tuning.ended:
         return f"not finished; step: {tuning.step}"
     return f"{tuning.step}; last step: {tuning.reached}" if tuning.reached else ""
 
 
 def notes(answer: Answer, spec: TuneSpec) -> list[tuple[str, str]]:
-    """Returns the notes on an answer, each with a word for its kind."""
+    """Returns the notes on an answer, each with a heading."""
     known = [("limit", limit(answer, spec)), ("slots", factors(answer))]
     return [*((name, text) for name, text in known if text), *(("warning", warning) for warning in answer.warnings)]
 
 
 def caution(spec: TuneSpec) -> str:
-    """Returns the limits of an answer."""
+    """Returns the caution to show with every answer."""
     return f"{spec.variable} also affects what is learned, not just how fast."
 
 
 def command(run: RunSpec, name: str, value: int) -> tuple[str, ...]:
-    """Returns the command line of a plain run with `value` in place of a tuning's `{name}`, and the relevant options."""
+    """Returns the command line of a plain run with a tuning's options, and `value` in place of its variable `name`."""
     words = ["--python", run.python] if run.python_given else []
     words += ["--nodes", run.nodes.where] if run.nodes is not None else []
     words += ["--cpu", str(run.cpu)] if run.cpu is not None else ["--gpus", run.gpus] if run.gpus else []
@@ -113,40 +115,42 @@ def command(run: RunSpec, name: str, value: int) -> tuple[str, ...]:
 
 
 def answer_columns(spec: TuneSpec) -> list[Column[tuple[str, Best]]]:
-    """Returns the columns of a table of `values_of`."""
-    measured: list[Column[tuple[str, Best]]] = _measured(spec, lambda row: row[1])
+    """Returns the columns of a table of `named_values`."""
+    figures: list[Column[tuple[str, Best]]] = _figure_columns(spec, lambda row: row[1])
     value = Column[tuple[str, Best]]("value", lambda row: row[1].value, spec.variable)
-    return [Column("answer", lambda row: row[0], align_left=True), value, *measured]
+    return [Column("answer", lambda row: row[0], align_left=True), value, *figures]
 
 
 def columns(spec: TuneSpec) -> list[Column[Trial]]:
     """Returns the columns of a table of trials."""
-    measured: list[Column[Trial]] = _measured(spec, lambda trial: trial)
+    figures: list[Column[Trial]] = _figure_columns(spec, lambda trial: trial)
     return [
         Column("number", lambda trial: trial.number, "#", priority=40),
         Column("value", lambda trial: trial.value, spec.variable, priority=100),
         Column("slot", lambda trial: trial.slot, priority=90, align_left=True),
         Column("kind", lambda trial: trial.kind.value, "for", priority=50, align_left=True),
         Column("state", lambda trial: trial.state.value, priority=80, align_left=True),
-        *measured,
+        *figures,
         Column("start_s", lambda trial: trial.start_s, "start", write=units.span, priority=10),
         Column("measured_s", lambda trial: trial.measured_s, "measured", write=units.span, priority=10),
         Column("reason", lambda trial: trial.reason, priority=60, align_left=True),
     ]
 
 
-def _measured(spec: TuneSpec, of: Callable[[_Row], Trial | Best]) -> list[Column[_Row]]:
-    """Returns the columns of the figures of a trial, or of several of one value."""
+def _figure_columns(spec: TuneSpec, get: Callable[[_Row], Trial | Best]) -> list[Column[_Row]]:
+    """Returns the columns with the figures of a trial, or of all trials of a value; `get` returns them for a row."""
 
-    def per_watt(row: _Row) -> float | None:
-        rate, power_w = of(row).rate, of(row).power_w
+    def rate_per_watt(row: _Row) -> float | None:
+        rate, power_w = get(row).rate, get(row).power_w
         return rate / power_w if rate is not None and power_w else None
 
     return [
-        Column("rate", lambda row: of(row).rate, unit(spec), "", _rate_format(spec), 100),
-        Column("margin_pct", lambda row: of(row).margin_pct, "±", write=lambda pct: f"{pct:.1f} %", priority=90),
-        Column("memory_mib", lambda row: of(row).memory_mib, *column.VRAM, 70),
-        Column("gpu_util_pct", lambda row: of(row).gpu_util_pct, *column.GPU, 30),
-        Column("power_w", lambda row: of(row).power_w, *column.POWER, 30),
-        Column("rate_per_w", per_watt, f"{unit(spec)}/W", "", units.short if spec.metric == FPS else units.number, 20),
+        Column("rate", lambda row: get(row).rate, unit(spec), "", _rate_format(spec), 100),
+        Column("margin_pct", lambda row: get(row).margin_pct, "±", write=lambda pct: f"{pct:.1f} %", priority=90),
+        Column("memory_mib", lambda row: get(row).memory_mib, *column.VRAM, 70),
+        Column("gpu_util_pct", lambda row: get(row).gpu_util_pct, *column.GPU, 30),
+        Column("power_w", lambda row: get(row).power_w, *column.POWER, 30),
+        Column(
+            "rate_per_w", rate_per_watt, f"{unit(spec)}/W", "", units.short if spec.metric == FPS else units.number, 20
+        ),
     ]

@@ -202,7 +202,7 @@ def _heading(tuning: Tuning, answer: Answer, points: Sequence[Trial], width: int
 def _answer_marks(plot: _Plot, values: Container[int], tuning: Tuning, answer: Answer) -> dict[int, str]:
     """Returns the letters of the answers by column, side by side if their values are equal."""
     marks: dict[int, str] = {}
-    for name, best in tuning_text.values_of(answer, tuning.spec):
+    for name, best in tuning_text.named_values(answer, tuning.spec):
         if best.value in values:
             near = (plot.column(best.value) + offset for offset in _MARKER_OFFSETS)
             column = next((place for place in near if 0 <= place < plot.canvas.width and place not in marks), 0)

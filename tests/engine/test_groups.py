@@ -21,7 +21,7 @@ from gmg_tui.model import (
     WorkerState,
     total_fps,
 )
-from gmg_tui.results.report_text import at_end as final
+from gmg_tui.results.report_text import render_end as final
 from gmg_tui.session.protocol import Action
 from gmg_tui.ui.header import notices
 from gmg_tui.ui.view import View

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gmg_tui import session
 from gmg_tui.model import WorkerState
-from gmg_tui.results.report import ordered
+from gmg_tui.results.report import sort_jobs
 from gmg_tui.session.store import reader
 from tests.workers import texts
 
@@ -54,7 +54,7 @@ async def test_a_diverged_job_shows_it_and_ranks_last(tmp_path: Path) -> None:
     jobs = reader.load_jobs(run.folder / session.STORE)
     assert [str((job.result or {})["reward"]) for job in jobs] == ["nan", "6.0"]
     for best in ("reward", "-score"):
-        assert [job.number for job in ordered(jobs, best)[0]] == [2, 1]
+        assert [job.number for job in sort_jobs(jobs, best)[0]] == [2, 1]
     assert ",nan" in (run.folder / "summary_results.csv").read_text()
     results = json.loads((run.folder / "detailed_results.json").read_text())["jobs"][0]["result"]
     assert results == {"reward": None, "score": None}

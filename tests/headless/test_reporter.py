@@ -5,7 +5,7 @@ from typing import Any
 
 from gmg_tui.headless.reporter import Reporter
 from gmg_tui.model import Alert, Fps, Gpu, GpuSample, NodeView, Progress, Severity, Slot, Snapshot, Worker, WorkerState
-from gmg_tui.results.report_text import at_end
+from gmg_tui.results.report_text import render_end
 from gmg_tui.session.protocol import Lines
 from tests.workers import alerts, session_of, worker_of
 from tests.workers import changed as replace
@@ -154,7 +154,7 @@ def test_the_table_sums_known_values_only() -> None:
     reached = {"gpu_util_mean_pct": 97.1, "memory_peak_mib": 30211, "power_mean_w": 480.0, "energy_j": 263000.0}
     times = {"attempt_started": 1.0, "attempt_ended": 3662.0}
     finished = replace(_running(2000.0), state=WorkerState.FINISHED, fps=fps, **reached, **times)
-    lines = at_end(_SESSION, _snapshot(3662, finished, worker_of("gpu10", 1, WorkerState.FAILED)))
+    lines = render_end(_SESSION, _snapshot(3662, finished, worker_of("gpu10", 1, WorkerState.FAILED)))
     rows = [re.split("  +", line.strip()) for line in lines]
     assert rows[0] == ["slot", "state", "start", "time", "FPS", "VRAM GiB", "GPU %", "W", "energy", "FPS/W"]
     assert [*rows[1][:2], *rows[1][3:]] == ["gpu0", "finished", "1h 01m", "2,000", "29.5", "97", "480", "73 Wh", "4.00"]

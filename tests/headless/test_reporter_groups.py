@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from gmg_tui.headless.reporter import Reporter
 from gmg_tui.model import DdpSpec, Fps, Rank, RankGroup, Snapshot, WorkerState
-from gmg_tui.results.report_text import at_end
+from gmg_tui.results.report_text import render_end
 from tests.workers import alerts, changed, session_of, worker_of
 
 _SLOTS = ("cpu0", "cpu1", "cpu2")
@@ -66,7 +66,7 @@ def test_a_group_is_reported_once_and_not_its_ranks() -> None:
 
 
 def test_the_final_table_shows_group_and_rank_and_the_cause_once() -> None:
-    lines = at_end(_SESSION, _snapshot(9, WorkerState.FAILED, reason=_CAUSE, advice="smaller steps"))
+    lines = render_end(_SESSION, _snapshot(9, WorkerState.FAILED, reason=_CAUSE, advice="smaller steps"))
     assert lines[0].split()[:4] == ["slot", "state", "group", "rank"]
     assert [line.split()[:4] for line in lines[1:4]] == [
         [name, "failed", "g0", str(i)] for i, name in enumerate(_SLOTS)
@@ -86,4 +86,4 @@ def test_the_final_table_counts_the_power_of_all_ranks_for_a_group_rate() -> Non
         *(changed(worker, power_mean_w=100.0) for worker in snapshot.workers[1:]),
     )
     ended = changed(snapshot, workers=workers)
-    assert any("total 6,000 FPS  20.0 FPS/W" in line for line in at_end(_SESSION, ended))
+    assert any("total 6,000 FPS  20.0 FPS/W" in line for line in render_end(_SESSION, ended))

@@ -7,7 +7,7 @@ import pytest
 
 from gmg_tui.headless.reporter import Reporter
 from gmg_tui.model import Attempt, Fps, JobRecord, Queue, Snapshot, SweepSpec, Worker, WorkerState
-from gmg_tui.results.report_text import at_end
+from gmg_tui.results.report_text import render_end
 from tests.workers import alerts, session_of, worker_of
 from tests.workers import changed as replace
 
@@ -121,4 +121,4 @@ def test_only_unusual_states_are_reported_between_start_and_end() -> None:
 def test_every_job_affects_the_exit_status_and_no_slot_table_is_printed(queue: Queue, status: int) -> None:
     snapshot = _snapshot(_worker(4, state=WorkerState.FINISHED), queue=replace(queue, ended=True))
     assert snapshot.exit_status == status
-    assert at_end(_SESSION, snapshot) == ["logs: /state/sweep-1/logs/"]
+    assert render_end(_SESSION, snapshot) == ["logs: /state/sweep-1/logs/"]

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from gmg_tui.headless.reporter import Reporter
 from gmg_tui.model import TrialState, Tuning
-from gmg_tui.results.report_text import at_end
+from gmg_tui.results.report_text import render_end
 from tests import tunings
 
 
@@ -56,7 +56,7 @@ def test_a_repeated_trial_is_reported_again() -> None:
 
 
 def test_the_answer_is_a_short_table_with_the_command() -> None:
-    assert at_end(tunings.session(tunings.ENDED), tunings.snapshot(tunings.ENDED)) == [
+    assert render_end(tunings.session(tunings.ENDED), tunings.snapshot(tunings.ENDED)) == [
         "n_envs = 15,000 on 8 slots: 86,011,956 FPS ±0.4 %, 98.9 % of the same slots alone",
         "answer       n_envs         FPS      ±  VRAM GiB  GPU %    W  FPS/W",
         "recommended  15,000  10,975,342  0.6 %      12.0     97  610  18.0k",
@@ -74,7 +74,7 @@ def test_the_answer_is_a_short_table_with_the_command() -> None:
 
 def test_a_missing_answer_is_reported() -> None:
     ended = replace(tunings.FIRST, ended=True)
-    assert at_end(tunings.session(ended), tunings.snapshot(ended))[0] == "no value of n_envs was measured"
+    assert render_end(tunings.session(ended), tunings.snapshot(ended))[0] == "no value of n_envs was measured"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.model.jobs import SKIPPED
 from gmg_tui.results import job_columns
 from gmg_tui.results.column import Column
-from gmg_tui.results.report import best_of, ordered
+from gmg_tui.results.report import best_job, sort_jobs
 from gmg_tui.ui import worker_text
 from gmg_tui.ui.drawing import Piece
 from gmg_tui.ui.facts import Fact
@@ -186,8 +186,8 @@ class QueuePage(JobsPage[JobRecord]):
         """Sets the columns for these jobs, and finds the best job by the sweep's metric."""
         sweep, column, self._best_text = self.app.view.session.spec.sweep, None, ""
         with suppress(GmgError):  # no job has reported it yet
-            order, column, _ = ordered(jobs, sweep.best if sweep is not None else None)
-            if column is not None and (best := best_of(order, column)) is not None:
+            order, column, _ = sort_jobs(jobs, sweep.best if sweep is not None else None)
+            if column is not None and (best := best_job(order, column)) is not None:
                 self._best_text = f"best: #{best.number} {best.name}, {column.heading} {column.text(best)}"
         self.table.set_columns(_columns(jobs, column))
 

@@ -83,7 +83,7 @@ class TuningPage(JobsPage[Trial]):
     def update_snapshot(self) -> None:
         """Shows the newest state of the tuning."""
         self.show_title()
-        self._answers.show(tuning_text.values_of(self._tuning.answer, self._tuning.spec))
+        self._answers.show(tuning_text.named_values(self._tuning.answer, self._tuning.spec))
         self.listing.show(sorted(self._tuning.trials, key=lambda trial: trial.number), "No trial has started yet.")
         self._notes.show(self._facts(self._tuning, self._tuning.answer))
         self.on_table_moved()

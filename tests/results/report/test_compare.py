@@ -12,8 +12,8 @@ import pytest
 from msgspec import structs
 
 from gmg_tui.model import Fps, Gpu, JobRecord, NodesSpec, Slot, SweepSpec, Versions, WorkerState
-from gmg_tui.results.comparison import arguments
-from gmg_tui.results.rate_change import Measured, change
+from gmg_tui.results.comparison import parse_arguments
+from gmg_tui.results.rate_change import MeasuredRate, compare_rates
 from gmg_tui.session.store.database import JobAttempt
 from tests import tunings
 from tests.results.report import stored
@@ -142,12 +142,12 @@ async def test_a_slower_session_fails_the_command_but_an_equal_one_does_not() ->
     assert report("old", "--fail-below", "3")[2] == 2
 
 
-def _run(chance: random.Random, mean: float, seconds: int = 120) -> Measured:
+def _run(chance: random.Random, mean: float, seconds: int = 120) -> MeasuredRate:
     """A run whose rate varies by 2 % from second to second, and by 0.5 % from run to run."""
     true = mean * chance.gauss(1, 0.005)
     each = [true * chance.gauss(1, 0.02) for _ in range(seconds + 10)]
     settled = [fmean(each[second : second + 10]) for second in range(seconds)]
-    return Measured(fmean(each), [fmean(settled[first : first + 10]) for first in range(10, seconds, 10)])
+    return MeasuredRate(fmean(each), [fmean(settled[first : first + 10]) for first in range(10, seconds, 10)])
 
 
 @pytest.mark.parametrize("slots", [1, 2, 4, 8])
@@ -157,7 +157,7 @@ def test_equal_sessions_rarely_fail_and_slower_ones_nearly_always(slots: int) ->
     for share in fails:
         for _ in range(200):
             before, after = ({f"gpu{n}": _run(chance, mean) for n in range(slots)} for mean in (1e6, share * 1e6))
-            made = change(before, after)
+            made = compare_rates(before, after)
             fails[share] += made.is_slower(3)
     assert fails[1.0] <= 10
     assert fails[0.95] >= 180
@@ -191,5 +191,5 @@ async def test_nodes_are_shown_as_given() -> None:
 
 
 def test_arguments_are_known_by_their_options() -> None:
-    parsed = arguments(["in.xml", "-B", "64", "--lr=1e-3", "--fast", "--seed", "-1", "out"])
+    parsed = parse_arguments(["in.xml", "-B", "64", "--lr=1e-3", "--fast", "--seed", "-1", "out"])
     assert parsed == {"arguments": "in.xml out", "-B": "64", "--lr": "1e-3", "--fast": "yes", "--seed": "-1"}

@@ -28,7 +28,7 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.model.tried import below_median
 from gmg_tui.results import report_text as text
 from gmg_tui.results.json_csv_export import TABLE
-from gmg_tui.results.report import ReportData, ordered
+from gmg_tui.results.report import ReportData, sort_jobs
 from gmg_tui.scripts.genesis.output.printed_rate import PrintedRate
 from gmg_tui.session import STORE
 from gmg_tui.session.store.database import JobAttempt
@@ -121,13 +121,13 @@ def _rows(scores: dict[int, Any]) -> list[JobRecord]:
 def test_equal_values_and_waiting_jobs_keep_their_order() -> None:
     ran = [structs.replace(row, state=WorkerState.FINISHED) for row in _rows({2: 0.5, 1: 0.5})]
     waiting = [JobRecord(4, "a"), JobRecord(3, "a")]
-    assert [row.number for row in ordered([*ran, *waiting], "score")[0]] == [1, 2, 4, 3]
+    assert [row.number for row in sort_jobs([*ran, *waiting], "score")[0]] == [1, 2, 4, 3]
 
 
 @pytest.mark.parametrize(("best", "expected"), [("score", [3, 5, 1, 2, 4, 6, 7]), ("-score", [1, 5, 3, 2, 4, 6, 7])])
 def test_the_best_sort_first_and_diverged_and_unknown_values_last(best: str, expected: list[int]) -> None:
     rows = _rows({1: 0.5, 2: "none", 3: 2**2000, 4: math.nan, 5: True, 6: math.inf, 7: None})
-    assert [row.number for row in ordered(rows, best)[0]] == expected
+    assert [row.number for row in sort_jobs(rows, best)[0]] == expected
 
 
 def test_a_loss_that_differs_in_the_fifth_digit_ranks_and_nan_is_last_in_either_order() -> None:
@@ -135,8 +135,8 @@ def test_a_loss_that_differs_in_the_fifth_digit_ranks_and_nan_is_last_in_either_
         JobRecord(number, "a", result={"loss": loss})
         for number, loss in enumerate((math.nan, 1.00041, 1.00039, 1.00012, 1.00045, math.inf, None), 1)
     ]
-    assert [row.number for row in ordered(rows, "-loss")[0]] == [4, 3, 2, 5, 1, 6, 7]
-    assert [row.number for row in ordered(rows, "loss")[0]] == [5, 2, 3, 4, 1, 6, 7]
+    assert [row.number for row in sort_jobs(rows, "-loss")[0]] == [4, 3, 2, 5, 1, 6, 7]
+    assert [row.number for row in sort_jobs(rows, "loss")[0]] == [5, 2, 3, 4, 1, 6, 7]
     table = text.render(_data(*rows), "-loss", None, False).splitlines()
     assert [line.split()[-1] for line in table[1:8]] == [
         "1.00012",
@@ -152,7 +152,7 @@ def test_a_loss_that_differs_in_the_fifth_digit_ranks_and_nan_is_last_in_either_
 @pytest.mark.parametrize("best", ["FPS", "fps", "fps_mean", "-VRAM", "-vram gib"])
 def test_an_order_is_by_the_name_or_heading_of_a_column(best: str) -> None:
     rows = [finished(1, memory_peak_mib=5.0)]
-    _, column, text = ordered(rows, best)
+    _, column, text = sort_jobs(rows, best)
     assert column is not None
     assert ("smallest" in text) == best.startswith("-")
 
@@ -162,19 +162,19 @@ def test_a_failed_job_is_never_the_best_and_an_unknown_column_lists_the_valid_on
         JobRecord(1, "a", state=WorkerState.FAILED, result={"score": 9}),
         JobRecord(2, "b", state=WorkerState.FINISHED, result={"score": 1}),
     ]
-    best, _, text = ordered(rows, "score")
+    best, _, text = sort_jobs(rows, "score")
     assert text == "by score, the largest first"
     assert [row.number for row in best] == [2, 1]
-    best, column, text = ordered(rows, None)
+    best, column, text = sort_jobs(rows, None)
     assert ([row.number for row in best], column) == ([1, 2], None)
     assert text == "unsorted"
     with pytest.raises(GmgError, match="no column nope; the columns are: job, name, state"):
-        ordered(rows, "-nope")
+        sort_jobs(rows, "-nope")
 
 
 def test_a_result_with_the_name_of_a_column_can_be_sorted_by() -> None:
     rows = [JobRecord(number, "a", result={"env_steps": number}) for number in (1, 2)]
-    best, _, text = ordered(rows, "result_env_steps")
+    best, _, text = sort_jobs(rows, "result_env_steps")
     assert text == "by env_steps, the largest first"
     assert [row.number for row in best] == [2, 1]
 
