@@ -315,7 +315,7 @@ class Engine:
         for number in _END_SIGNALS:
             loop.add_signal_handler(number, self._on_signal, number)
         for number in (signal.SIGUSR1, signal.SIGUSR2):  # sent by Slurm's --signal before an allocation ends
-            loop.add_signal_handler(number, self._supervisor.pass_on, number)
+            loop.add_signal_handler(number, self._supervisor.forward_signal, number)
         # The engine has no terminal, and a stray hang-up must not end a day's work. The signal is caught rather than
         # ignored, because workers would inherit that.
         loop.add_signal_handler(signal.SIGHUP, _log.info, "SIGHUP received and ignored")

@@ -200,13 +200,13 @@ class Supervisor:
         waits_s = 0.0 if kill else torchrun.stop_s(self.session.spec)
         asyncio.get_running_loop().call_later(waits_s + _END_GRACE_S, self.overdue.set)
 
-    def pass_on(self, number: signal.Signals) -> None:
+    def forward_signal(self, number: signal.Signals) -> None:
         """Passes a signal on to the workers' first processes; some scripts save their state then."""
         now = time.monotonic()
         if now < self._passed_on_at.get(number, 0.0) + _MIN_SIGNAL_GAP_S:
             return
         self._passed_on_at[number] = now
-        receivers = [worker.slot.name for worker in self.workers if worker.pass_on(number)]
+        receivers = [worker.slot.name for worker in self.workers if worker.forward_signal(number)]
         result = f"passed on to {', '.join(receivers)}" if receivers else "no worker handles it"
         self.note(number.name, f"{number.name} received at {time.strftime('%H:%M:%S')}: {result}")
 

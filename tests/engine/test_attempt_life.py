@@ -89,7 +89,7 @@ class _Process:
             self.is_ending = True
             self._check()
 
-    async def all_gone(self) -> None:
+    async def wait_for_end(self) -> None:
         if self.is_ending and not self.unkillable.is_set():
             await self._gone.wait()
 
@@ -99,7 +99,7 @@ class _Process:
     def members(self, _: object) -> list[Proc]:
         return self.left
 
-    def pass_on(self, _: int) -> bool:
+    def forward_signal(self, _: int) -> bool:
         return False
 
     def close_pipes(self) -> None:
@@ -294,7 +294,7 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
     @invariant()
     def it_can_be_displayed(self) -> None:
         assert self.attempt.state in WorkerState
-        if self.attempt._has_begun:
+        if self.attempt._is_prepared:
             self.attempt.view()
             self.attempt.activity()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmg_tui.engine.attempts.curves import MAX_NAMES, MAX_POINTS, Curves
+from gmg_tui.engine.attempts.curves import MAX_CURVES, MAX_POINTS, Curves
 from gmg_tui.model import WorkerState
 from gmg_tui.model.attempt import mean
 from gmg_tui.scripts.probe.reports import Metric
@@ -93,9 +93,9 @@ def test_a_curve_is_bounded_even_and_ends_with_the_newest_value(pauses_s: list[f
 
 def test_of_too_many_names_the_first_stay() -> None:
     curves = Curves()
-    for number in range(MAX_NAMES + 5):
+    for number in range(MAX_CURVES + 5):
         curves.add([Metric(f"m{number}", 1.0, None, 1.0)])
-    assert list(curves.view()) == [f"m{number}" for number in range(MAX_NAMES)]
+    assert list(curves.view()) == [f"m{number}" for number in range(MAX_CURVES)]
 
 
 async def test_a_result_that_the_script_reports_is_not_replaced_by_a_printed_number(tmp_path: Path) -> None:

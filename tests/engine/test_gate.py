@@ -46,9 +46,9 @@ async def test_the_first_worker_to_ask_starts_first_and_opens_the_gate() -> None
     asked = Asked(StartMode.GATED, "gpu3", "gpu0")
     assert await asked.started() == ["gpu3"]
     assert asked.reasons == {"gpu3": None, "gpu0": "for gpu3 to write the mesh caches"}
-    asked.gate.reached("gpu3", Phase.IMPORTING)
+    asked.gate.on_phase("gpu3", Phase.IMPORTING)
     assert await asked.started() == ["gpu3"]
-    asked.gate.reached("gpu3", Phase.COMPILING)
+    asked.gate.on_phase("gpu3", Phase.COMPILING)
     asked.ask("gpu1")
     assert await asked.started() == ["gpu3", "gpu0", "gpu1"]
 
@@ -63,7 +63,7 @@ async def test_a_script_that_finishes_without_building_a_scene_opens_the_gate() 
 async def test_only_the_next_worker_builds_when_the_first_fails_or_is_restarted() -> None:
     asked = Asked(StartMode.GATED, "gpu0", "gpu1", "gpu2")
     await asked.started()
-    asked.gate.reached("gpu0", Phase.BUILDING)
+    asked.gate.on_phase("gpu0", Phase.BUILDING)
     asked.gate.leave("gpu0")
     assert await asked.started() == ["gpu0", "gpu1"]
     assert asked.reasons["gpu2"] == "for gpu1 to write the mesh caches"
@@ -71,7 +71,7 @@ async def test_only_the_next_worker_builds_when_the_first_fails_or_is_restarted(
     asked.gate.leave("gpu1")
     assert await asked.started() == ["gpu1", "gpu2"]
     assert asked.reasons["gpu0"] == "for gpu2 to write the mesh caches"
-    asked.gate.reached("gpu2", Phase.COMPILING)
+    asked.gate.on_phase("gpu2", Phase.COMPILING)
     await asked.all_start()
 
 
@@ -87,7 +87,7 @@ async def test_one_more_worker_builds_when_the_first_takes_too_long(monkeypatch:
     monkeypatch.setattr(gate, "MAX_BUILD_WAIT_S", 0.1)
     asked = Asked(StartMode.GATED, "gpu0", "gpu1", "gpu2")
     await asked.started()
-    asked.gate.reached("gpu0", Phase.BUILDING)
+    asked.gate.on_phase("gpu0", Phase.BUILDING)
     async with asyncio.timeout(LONG_S):
         await asked.waiting["gpu1"]
     assert await asked.started() == ["gpu0", "gpu1"]

@@ -9,7 +9,7 @@ import pytest
 
 from gmg_tui import session
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
-from gmg_tui.engine.attempts.local_host import AWAITS_DRIVER
+from gmg_tui.engine.attempts.local_host import DRIVER_WAIT_REASON
 from gmg_tui.engine.hardware import GpuSamples
 from gmg_tui.engine.scheduling import slot_board
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
@@ -106,7 +106,7 @@ def _after(*live: GpuSample, before: GpuSample | None, pid: int = OURS) -> GpuMe
     memory.measure(before, frozenset(), live=False)
     for sample in live:
         memory.measure(sample, {pid}, live=True)
-    memory.ended()
+    memory.mark_ended()
     return memory
 
 
@@ -120,10 +120,7 @@ def _measured(memory: GpuMemory, *samples: GpuSample) -> str | None:
 @pytest.mark.parametrize("before", [_sample(500), None], ids=["known before", "known from the first reading on"])
 def test_without_process_names_the_memory_in_use_decides(before: GpuSample | None) -> None:
     memory = _after(_sample(500), _sample(30_000), before=before)
-    assert (
-        _measured(memory, _sample(30_000))
-        == "for 28.8 GiB on gpu0 to be released (the list of its processes shows by whom)"
-    )
+    assert _measured(memory, _sample(30_000)) == "for 28.8 GiB on gpu0 to be released (see its process list)"
     assert _measured(memory, _sample(1_900)) is None, "drivers round"
     assert memory.unreleased_warning() is None
 
@@ -155,7 +152,7 @@ async def test_a_restart_on_a_shared_gpu_does_not_wait_for_the_memory_of_others(
     memory.measure(_sample(20_000, hidden=True), frozenset(), live=False)
     waits: list[str] = []
     memory.shared = True
-    await memory.released(waits.append)
+    await memory.wait_for_release(waits.append)
     assert waits == []
     assert memory.unreleased_warning() is None
 
@@ -188,7 +185,7 @@ async def test_an_edit_during_preparation_applies_to_the_attempt(sim: Sim, ddp: 
         sim.hangs = True
         sim.write()
         await run.client.act(Action.RESTART, "gpu0", "gpu1")
-        await run.until(lambda s: all(worker.reason == AWAITS_DRIVER for worker in s.workers))
+        await run.until(lambda s: all(worker.reason == DRIVER_WAIT_REASON for worker in s.workers))
         await run.client.edit(("gpu0", "gpu1"), ("--lines", "9"), {})
         sim.hangs = False
         sim.write()

@@ -162,7 +162,7 @@ async def test_a_kill_needs_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> No
     await process.start((sys.executable, "-c", "import time; time.sleep(60)"), cwd="/", env=dict(os.environ))
     monkeypatch.setattr(processes, "scan", no_descriptor)
     process.end(KILL_STEPS)
-    await process.all_gone()
+    await process.wait_for_end()
     assert process.exit_code == -signal.SIGKILL
     process.close_pipes()
 
@@ -211,7 +211,7 @@ async def test_killing_again_does_not_begin_its_wait_again(monkeypatch: pytest.M
         process.end(KILL_STEPS)
         assert process._ending is first
     os.kill(process.pid, signal.SIGKILL)
-    await process.all_gone()
+    await process.wait_for_end()
     process.close_pipes()
 
 

@@ -50,7 +50,7 @@ class Run:
 
     async def stop(self) -> None:
         self.process.end(STEPS)
-        await self.process.all_gone()
+        await self.process.wait_for_end()
         self.process.close_pipes()
         assert self.process.survivors is None
 

@@ -54,9 +54,9 @@ class StopCause(StrEnum):
     COMMAND = "command"
     """A command of the user, the scheduler or the session."""
     GROUP = "group"
-    """Another rank of its group has failed."""
+    """The failure of another rank of the group."""
     ALERT = "alert"
-    """An alert was raised; another attempt replaces it."""
+    """An alert; another attempt follows."""
     TIMEOUT = "timeout"
 
 
@@ -67,7 +67,7 @@ class Stop(Struct, frozen=True, omit_defaults=True):
     kill: bool = False
     """True for SIGKILL at once."""
     reason: str | None = None
-    """None for the user's own command, and if another rank has failed."""
+    """None for a user's command or another rank's failure."""
 
 
 class Outcome(NamedTuple):
@@ -80,13 +80,13 @@ class Outcome(NamedTuple):
     had_progress: bool = False
     running_s: float = 0.0
     unprepared: bool = False
-    """True if it got no process, or lost it with its node; a job then returns to its queue."""
+    """True if it got no process, or lost it with its node; a job then returns to the queue."""
     unready: str | None = None
-    """The reason, outside the script, that preparation failed."""
+    """The reason, outside the script, that it got no process or lost it; None if there is none."""
     final: bool = False
     """True if no other attempt can follow: its node is gone."""
-    again: bool = False
-    """True if another attempt follows at once, without counting: its node's agent was replaced."""
+    retry: bool = False
+    """True if the next attempt follows at once and uncounted, because the node's agent was replaced."""
 
     @property
     def by_user(self) -> bool:
@@ -99,42 +99,42 @@ class Outcome(NamedTuple):
         return self.cause is StopCause.GROUP
 
 
-def unstarted(stop: Stop | None) -> Outcome:
-    """Returns the outcome of an attempt that was stopped, or (None) cancelled by its group, before its process."""
+def outcome_without_process(stop: Stop | None) -> Outcome:
+    """Returns the outcome of an attempt that got no process, because of `stop` or (None) its cancelled group."""
     by_user = stop is not None and stop.cause is StopCause.COMMAND
     return Outcome(cause=StopCause.COMMAND if by_user else StopCause.GROUP, unprepared=by_user)
 
 
 class RankActivity(Struct, frozen=True, omit_defaults=True):
-    """A rank's activity, for its group's check. Moments are monotonic seconds of one machine."""
+    """A rank's activity, for its group's check. Times are monotonic seconds on one machine."""
 
     attempt: int = 0
     """Number of its attempt; 0 before the first."""
-    settled: bool = False
-    """True if it has a process that is not being ended; `lives` while the first one runs."""
-    lives: bool = False
+    has_process: bool = False
+    """True if it has a process that is not being ended."""
+    leader_runs: bool = False
     phase_started: float = 0.0
     in_running: bool = False
     progress_at: float | None = None
     progress_every_s: float = 0.0
-    """The longest recent interval between two reports; 0 before the second."""
+    """Longest recent interval between two reports; 0 before the second."""
     idle_s: float = 0.0
     """Seconds without activity at the last scan."""
     stopped: str | None = None
     """The reason that a process is stopped, such as a signal or a debugger; None if none is."""
 
-    def shifted(self, by_s: float) -> RankActivity:
-        """Returns the same activity on a clock that is `by_s` ahead."""
+    def on_clock(self, ahead_s: float) -> RankActivity:
+        """Returns the activity in the time of a clock that is `ahead_s` ahead."""
         return structs.replace(
             self,
-            phase_started=self.phase_started + by_s,
-            progress_at=self.progress_at + by_s if self.progress_at is not None else None,
+            phase_started=self.phase_started + ahead_s,
+            progress_at=self.progress_at + ahead_s if self.progress_at is not None else None,
         )
 
 
 @dataclass(frozen=True)
 class Task:
-    """The arguments and environment of a session's script, its log, and the time limit of one attempt."""
+    """The work of a worker: arguments, environment, log, checkpoints, and the time limit of one attempt."""
 
     args: tuple[str, ...]
     """Before placeholders are filled in."""
@@ -147,30 +147,30 @@ class Task:
     log: str = ""
     """Path of the log, relative to the session's folder."""
     cards: tuple[Slot, ...] = ()
-    """The slots whose GPUs its worker sees, in CUDA's order; empty for only its own."""
+    """The slots whose GPUs the worker sees, in CUDA's order; empty for only its own slot."""
     rank: Rank | None = None
     rendezvous: Rendezvous | None = None
-    """The rendezvous of a rank with its group, if another engine manages that."""
+    """The rendezvous of a rank whose group another engine manages."""
     timeout_s: float | None = None
     resume_args: tuple[str, ...] = ()
-    """Added to the arguments of an attempt that can continue from a checkpoint, placeholders not filled in."""
+    """Arguments added if an attempt continues from a checkpoint, before placeholders are filled in."""
     checkpoints: tuple[Checkpoint, ...] = ()
     """Checkpoints from which the next attempt can continue, oldest first."""
     first_attempt: int = 1
-    """Number of the next attempt; for a rank the group's first, to which restarts are added."""
+    """Number of the next attempt; for a rank, of the group's first attempt, to which restarts are added."""
     job: int | None = None
     """The job's number, from 1; None in a plain run."""
     name: str = ""
     values: Mapping[str, object] = field(default_factory=dict)
     """Values of additional placeholders."""
 
-    def number(self, rendezvous: Rendezvous | None) -> int:
-        """Returns the number of the next attempt; for a rank, of the one with this rendezvous."""
+    def attempt_number(self, rendezvous: Rendezvous | None) -> int:
+        """Returns the number of the next attempt; for a rank, of the attempt with this rendezvous."""
         return self.first_attempt + (rendezvous.restarts if rendezvous is not None else 0)
 
     @property
     def own_values(self) -> Mapping[str, object]:
-        """Values from the sweep file, without the job's number and name."""
+        """The placeholders' values from the sweep file, without the job's number and name."""
         return {name: value for name, value in self.values.items() if name not in JOB_NAMES}
 
     @cached_property
@@ -184,8 +184,8 @@ class Task:
         return {name: fill_some(value, self.own_values) for name, value in self.env.items()}
 
     @classmethod
-    def queued(cls, spec: RunSpec, job: JobRecord, count: int, cards: tuple[Slot, ...] = ()) -> Self:
-        """Returns a job of a sweep of `count` jobs; each of its workers sees `cards`."""
+    def of_job(cls, spec: RunSpec, job: JobRecord, count: int, cards: tuple[Slot, ...] = ()) -> Self:
+        """Returns the task of a job in a sweep of `count` jobs; its workers see the GPUs of `cards`."""
         return cls(
             spec.args if job.args is None else job.args,
             spec.env if job.args is None else job.env,

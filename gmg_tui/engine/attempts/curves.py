@@ -9,19 +9,19 @@ from gmg_tui.model import BrokenMetric, Curve, Point
 from gmg_tui.model.curves import thinning_slice
 from gmg_tui.scripts.probe.reports import Metric
 
-MAX_NAMES = 256
+MAX_CURVES = 256
 MAX_POINTS = 400
 """Maximum points of a curve; when full, every other one is dropped and the interval doubles."""
 MIN_INTERVAL_S = 1.0
 """Seconds between two points of a new curve."""
 MAX_VALUE = 1e300
-"""Greater values count as infinite: their sums and differences would overflow."""
+"""Values beyond this count as infinite: their sums and differences would overflow."""
 
 _value = attrgetter("value")
 
 
 class _Points:
-    """The points of one metric; the last is replaced until it is far enough from the previous one."""
+    """The points of one metric; the last is replaced until it is `interval_s` after the one before."""
 
     __slots__ = ("count", "highest", "interval_s", "last_finite", "lowest", "points")
 
@@ -47,7 +47,7 @@ class _Points:
             self.interval_s *= 2
 
     def view(self, shift_s: float, count: int) -> Curve:
-        """Returns the curve in at most `count` points, all if 0; `shift_s` is the Unix time of monotonic 0."""
+        """Returns the curve with at most `count` points (0: all); `shift_s` is the Unix time at monotonic 0."""
         _, values, steps, moments = zip(*self.points[thinning_slice(len(self.points), count)], strict=True)
         low, high = (
             None if metric is None else Point(round(metric.at + shift_s, 3), metric.step, metric.value)
@@ -57,10 +57,10 @@ class _Points:
 
 
 class Curves:
-    """The curves of one attempt by name: the first `MAX_NAMES`.
+    """The curves of the first `MAX_CURVES` metrics of one attempt.
 
     Attributes:
-        broken: Metrics that are not finite now, in the order they broke.
+        broken: Metrics whose newest value is not finite, by name, in the order they broke.
     """
 
     def __init__(self) -> None:
@@ -68,12 +68,12 @@ class Curves:
         self._points: dict[str, _Points] = {}
 
     def add(self, values: Iterable[Metric], unit: str = "step") -> None:
-        """Adds values in the order they were reported; `unit` is the unit of their steps."""
+        """Adds values in the order they were reported; `unit` names their steps."""
         for value in values:
             if abs(value.value) > MAX_VALUE:
                 value = value._replace(value=math.copysign(math.inf, value.value))
             if (points := self._points.get(value.name)) is None:
-                if len(self._points) >= MAX_NAMES:
+                if len(self._points) >= MAX_CURVES:
                     continue
                 points = self._points[value.name] = _Points()
             points.add(value)

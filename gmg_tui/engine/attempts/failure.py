@@ -1,4 +1,4 @@
-"""Explains why an attempt failed: from its output, a rank's error file, and its GPU's health."""
+"""Determines why an attempt failed, from its output, a rank's error file and the GPU's health."""
 
 import asyncio
 import logging
@@ -59,8 +59,8 @@ async def _failure_of(readings: Readings, spec: RunSpec, exit_code: int) -> Fail
         return Failure(FailureKind.CONFIG, env_error, "")
     failure = _advise_install(_advise_order(readings.reader.failure(exit_code), spec), spec)
     rendezvous = readings.launch.rendezvous
-    vague = failure.kind in (FailureKind.UNKNOWN, FailureKind.KILLED)
-    if rendezvous is not None and vague:  # its error file has more detail
+    is_vague = failure.kind in (FailureKind.UNKNOWN, FailureKind.KILLED)
+    if rendezvous is not None and is_vague:  # its error file has more detail
         recorded = await read_error_file(Path(rendezvous.error_file))
         failure = explain_recorded(recorded) if recorded is not None else failure
     return failure
@@ -81,7 +81,7 @@ def preparation_failure(error: NvmlUnavailable | GmgError) -> Failure:
 
 
 def blame_gpu(failure: Failure, sample: GpuSample | None) -> Failure:
-    """Returns `failure` blamed on the GPU if the driver has lost it; CUDA reports only a failed call.
+    """Returns `failure`, blamed on the GPU if the driver has lost that: CUDA reports only a failed call.
 
     An Xid or ECC error that benches the GPU confirms what the script's output suggests.
     """
@@ -90,22 +90,22 @@ def blame_gpu(failure: Failure, sample: GpuSample | None) -> Failure:
         return failure._replace(kind=FailureKind.LOST, advice=f"{fatal.text}; {fatal.advice}")
     if sample is None or not sample.lost:
         return failure
-    why = sample.error or "the GPU is lost"
-    return Failure(FailureKind.LOST, why, f"the script ended with {failure.reason}")
+    reason = sample.error or "the GPU is lost"
+    return Failure(FailureKind.LOST, reason, f"the script ended with {failure.reason}")
 
 
 def _advise_order(failure: Failure, spec: RunSpec) -> Failure:
-    """Returns `failure`, with the right order as advice if the script rejected one of gmg-tui's options.
+    """Returns `failure`, with the right order of arguments as advice if the script rejected gmg-tui's options.
 
-    In `gmg-tui sim.py --gpus 0,1` the option is the script's own.
+    In `gmg-tui sim.py --gpus 0,1`, for example, the script gets the option.
     """
     words = failure.reason.replace("=", " ").replace("'", " ").split()
     refused = [option for option in spec.own_options if option in words]
     if not refused or _REJECTION.search(failure.reason) is None:
         return failure
-    goes = "goes" if len(refused) == 1 else "go"
+    verb = "goes" if len(refused) == 1 else "go"
     order = " ".join([*(f"{option} …" for option in refused), *(["-m"] if spec.module else [])])
-    advice = f"gmg-tui's {' and '.join(refused)} {goes} before the script: gmg-tui {order} {spec.script}"
+    advice = f"gmg-tui's {' and '.join(refused)} {verb} before the script: gmg-tui {order} {spec.script}"
     return failure._replace(advice=advice)
 
 

@@ -13,7 +13,7 @@ MEMORY_WAIT_S = 30.0
 _MIN_COUNTED_SAMPLES = 5
 _RELEASED_MARGIN_MIB = 64.0
 _RELEASED_MARGIN_SHARE = 0.05
-"""Remaining memory that counts as released: drivers round, and other users' memory varies."""
+"""Memory that may remain in use, in MiB or as a share of the attempt's: drivers round, and other users' use varies."""
 
 
 class GpuMemory:
@@ -24,14 +24,14 @@ class GpuMemory:
     from before the attempt the first one after its start counts, because a script takes seconds to reach the GPU.
 
     Attributes:
-        shared: True if other workers of this session use the GPU; unless NVML lists processes, memory may be theirs.
+        shared: True if other workers of this session use the GPU: memory that NVML lists for no process may be theirs.
         used_mib: The memory of the attempt's own processes at the last sample; None if unknown.
     """
 
     def __init__(self, slot: str) -> None:
         self.shared = False
         self._slot = slot
-        self._before: GpuSample | None = None
+        self._sample_before: GpuSample | None = None
         self._peak_mib: float | None = None
         """Peak memory in use on the whole GPU during the attempt."""
         self._own_peak_mib: float | None = None
@@ -42,24 +42,24 @@ class GpuMemory:
         self._is_listed = False
         """True once NVML has listed one of its processes on the GPU."""
         self._measured = asyncio.Event()
-        self._ended: float | None = None
-        """The attempt's end, monotonic seconds."""
+        self._ended_at: float | None = None
+        """Time of the attempt's end, monotonic seconds."""
 
     @property
     def before_mib(self) -> float:
         """The GPU memory in use before the attempt; 0 if unknown."""
-        return (self._before.memory_used_mib if self._before is not None else None) or 0.0
+        return (self._sample_before.memory_used_mib if self._sample_before is not None else None) or 0.0
 
-    def ended(self) -> None:
+    def mark_ended(self) -> None:
         """Records the end of the attempt."""
-        self._ended = time.monotonic()
+        self._ended_at = time.monotonic()
 
     def measure(self, sample: GpuSample | None, pids: Set[int] | None = None, *, live: bool = False) -> None:
         """Applies a sample (None on a CPU slot); `pids` are the attempt's (None: unchanged); `live` if it runs."""
         self._sample, self._pids = sample, self._pids if pids is None else pids
         used_mib = sample.memory_used_mib if sample is not None else None
         if sample is not None and used_mib is not None:
-            self._before = self._before or sample
+            self._sample_before = self._sample_before or sample
         own = [process for process in (sample and sample.processes) or () if process.own_pid in self._pids]
         self._is_listed = self._is_listed or bool(own)
         if sample is not None and live:
@@ -83,14 +83,14 @@ class GpuMemory:
         return max(0.0, self._peak_mib - self.before_mib)
 
     def _unreleased_mib(self) -> float | None:
-        """Returns the memory that is not released; None if all is, or if unknown."""
+        """Returns the memory not yet released; None if all is, or if unknown."""
         sample, peak = self._sample, self._peak_mib
-        if sample is None or sample.memory_used_mib is None or peak is None or self._before is None:
+        if sample is None or sample.memory_used_mib is None or peak is None or self._sample_before is None:
             return None
         used, before = sample.memory_used_mib, self.before_mib
         if used - before <= max(_RELEASED_MARGIN_MIB, _RELEASED_MARGIN_SHARE * (peak - before)):
             return None
-        return None if self._belongs_to_others(sample, self._before) else used - before
+        return None if self._belongs_to_others(sample, self._sample_before) else used - before
 
     def _belongs_to_others(self, sample: GpuSample, before: GpuSample) -> bool:
         """Returns True if the memory in use belongs to other processes, according to NVML."""
@@ -101,23 +101,23 @@ class GpuMemory:
 
     @property
     def _remaining_wait_s(self) -> float:
-        return MEMORY_WAIT_S - (time.monotonic() - self._ended) if self._ended is not None else 0.0
+        return MEMORY_WAIT_S - (time.monotonic() - self._ended_at) if self._ended_at is not None else 0.0
 
     def wait_reason(self) -> str | None:
         """Returns the next attempt's wait reason; None if all memory is released, or the wait has timed out."""
         mib = self._unreleased_mib()
         if mib is None or self._remaining_wait_s <= 0:
             return None
-        return f"for {units.mib(mib)} on {self._slot} to be released (the list of its processes shows by whom)"
+        return f"for {units.mib(mib)} on {self._slot} to be released (see its process list)"
 
-    async def released(self, report: Callable[[str], None]) -> None:
+    async def wait_for_release(self, report: Callable[[str], None]) -> None:
         """Waits until the next attempt may start; `report` gets the wait reason."""
         while (reason := self.wait_reason()) is not None:
             report(reason)
             await any_of(self._measured, timeout_s=max(0.0, self._remaining_wait_s))
 
     def unreleased_warning(self) -> str | None:
-        """Returns a warning for an attempt that starts now; None if all is released."""
+        """Returns a warning for an attempt that starts now; None if all memory is released."""
         mib = self._unreleased_mib()
         return None if mib is None else f"started while {units.mib(mib)} of the last attempt was still in use"
 
@@ -149,27 +149,27 @@ class Meter:
         self.gpu_util_pct = _Mean()
         self.power_w = _Mean()
         self._counter_j: float | None = None
-        self._last: tuple[float, float] | None = None
+        self._last_power: tuple[float, float] | None = None
         """Time of the last sample without a counter, monotonic seconds, and its power."""
         self.energy_j: float | None = None
         """Energy from the GPU's counter; without one, power integrated over time; None if unknown."""
-        self._before: tuple[float, float] | None = None
+        self._last_energy: tuple[float, float] | None = None
         """Time of the previous sample, monotonic seconds, and `energy_j` then."""
         self._counted: tuple[tuple[float, float], tuple[float, float]] | None = None
         """Time and energy at the first and last count of environment steps, interpolated."""
         self._counted_samples = 0
-        """Samples between those two."""
+        """Number of samples between the two."""
 
     @property
     def counted_power_w(self) -> float | None:
         """The mean power between the first and the last count of environment steps.
 
-        None with too few samples between them: the power between two samples is unknown.
+        None with fewer than `_MIN_COUNTED_SAMPLES` between them: energy between two samples is only interpolated.
         """
         if self._counted is None or self._counted_samples < _MIN_COUNTED_SAMPLES:
             return None
-        (began, from_j), (ended, to_j) = self._counted
-        return (to_j - from_j) / (ended - began) if ended > began else None
+        (start, start_j), (end, end_j) = self._counted
+        return (end_j - start_j) / (end - start) if end > start else None
 
     def add(
         self,
@@ -180,9 +180,9 @@ class Meter:
         sharers: int = 1,
         counted: tuple[float, float] | None = None,
     ) -> None:
-        """Adds a sample of a GPU with `sharers` live workers at `now`, monotonic seconds.
+        """Adds a sample taken at `now`, monotonic seconds, of a GPU with `sharers` live workers.
 
-        `counted` are the times of the first and last count of environment steps.
+        `counted` are the times of the first and last count of environment steps, monotonic seconds.
         """
         power_w = sample.power_w / sharers if sample.power_w is not None else None
         if running:
@@ -194,28 +194,28 @@ class Meter:
             self.energy_j = (self.energy_j or 0.0) + max(0.0, sample.energy_j - before_j) / sharers
             self._counter_j = sample.energy_j
         elif power_w is not None:
-            if self._last is not None:
-                then, before_w = self._last
-                self.energy_j = (self.energy_j or 0.0) + (now - then) * (before_w + power_w) / 2
-            self._last = (now, power_w)
+            if self._last_power is not None:
+                last_at, last_w = self._last_power
+                self.energy_j = (self.energy_j or 0.0) + (now - last_at) * (last_w + power_w) / 2
+            self._last_power = (now, power_w)
         if self.energy_j is not None:
             if counted is not None:
                 self._set_counted(*counted, (now, self.energy_j))
-            self._before = now, self.energy_j
+            self._last_energy = now, self.energy_j
 
-    def _set_counted(self, first: float, last: float, now: tuple[float, float]) -> None:
-        """Applies the times of the first and last count of steps; `now` is the sample's time, and the energy until then."""
-        then = self._before or now
+    def _set_counted(self, first: float, last: float, newest: tuple[float, float]) -> None:
+        """Applies the times of the first and last count of steps; `newest` is a sample's time, and the energy until then."""
+        previous = self._last_energy or newest
 
-        def at(moment: float) -> tuple[float, float]:
-            """Returns that moment, limited to the time between the two samples, and the energy until then."""
-            moment = min(max(moment, then[0]), now[0])
-            share = (moment - then[0]) / (now[0] - then[0]) if now[0] > then[0] else 1.0
-            return moment, then[1] + share * (now[1] - then[1])
+        def interpolate(moment: float) -> tuple[float, float]:
+            """Returns `moment`, limited to the time between the two samples, and the energy until then."""
+            moment = min(max(moment, previous[0]), newest[0])
+            share = (moment - previous[0]) / (newest[0] - previous[0]) if newest[0] > previous[0] else 1.0
+            return moment, previous[1] + share * (newest[1] - previous[1])
 
-        began = self._counted[0] if self._counted is not None else at(first)
-        if self._counted is None or last > then[0]:
-            self._counted = began, at(last)
+        start = self._counted[0] if self._counted is not None else interpolate(first)
+        if self._counted is None or last > previous[0]:
+            self._counted = start, interpolate(last)
             self._counted_samples += 1
 
 

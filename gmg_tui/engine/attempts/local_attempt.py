@@ -14,10 +14,17 @@ from msgspec import structs
 
 from gmg_tui import model
 from gmg_tui.diagnosis.facts import Facts
-from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, StopCause, unstarted
+from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, StopCause, outcome_without_process
 from gmg_tui.engine.attempts.failure import blame_gpu, outcome_of, preparation_failure
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
-from gmg_tui.engine.attempts.process import KILL_STEPS, LEFTOVER_STEPS, SIGTERM_EXIT_CODES, Process, Step, leftovers
+from gmg_tui.engine.attempts.process import (
+    KILL_STEPS,
+    LEFTOVER_STEPS,
+    SIGTERM_EXIT_CODES,
+    Process,
+    Step,
+    wait_for_leftovers,
+)
 from gmg_tui.engine.attempts.readings import Readings
 from gmg_tui.engine.attempts.stacks import stacks_of
 from gmg_tui.engine.clock import any_of, unix
@@ -39,9 +46,9 @@ _log = logging.getLogger(__name__)
 
 _MARK_BYTES = 8
 _SESSION_END_GRACE_S = 2.0
-"""Wait for a stop request after SIGTERM ended the script: a job manager signals all processes of a job at once."""
+"""Wait for a stop request after SIGTERM has ended the script: a job manager signals all processes of a job at once."""
 _ENTRY_CHECK_INTERVAL_S = 1.0
-"""Interval of checks that a process has entered its working directory."""
+"""Interval of checks whether a process has entered its working directory."""
 
 
 class LocalAttempt:
@@ -50,8 +57,8 @@ class LocalAttempt:
     Attributes:
         stopped: The first stop request that took effect; `kill` is set if any request was to kill.
         end: The final state and the reason, set by its worker at the end.
-        exit_code: The script's exit code, negative for a signal; None until it has ended.
-        readings: Output and measurements; set once it is prepared.
+        exit_code: The script's exit code, negative for a signal; None before its end.
+        readings: Output and measurements; unset until the attempt is prepared.
     """
 
     readings: Readings
@@ -68,7 +75,7 @@ class LocalAttempt:
         self._process = Process(host.pipes, host.scans, mark, lambda *out: self.readings.feed(*out), worker.changed)
         self._preparing: asyncio.Task[Launch | None] | None = None
         self._counts: asyncio.Future[Counts] | None = None
-        """The probe's counts; None until their folder is being made."""
+        """The probe's counts, whose folder may still be being made; None before that."""
         self._skips_waits = asyncio.Event()
         self._requested: Stop | None = None  # the first stop requested, even if too late
         self._stop_requested = asyncio.Event()
@@ -76,25 +83,25 @@ class LocalAttempt:
         """Set by each sample of its GPU."""
         self._sample: GpuSample | None = None
         self._sampled_at = 0.0  # monotonic seconds
-        self._has_begun = self._has_leftovers = False
+        self._is_prepared = self._has_leftovers = False
         self._is_entering = False  # True while the process waits for its working directory
-        self._shown: tuple[WorkerState, Phase] | None = None
+        self._last_shown: tuple[WorkerState, Phase] | None = None
 
     # Life
 
     async def run(self) -> Outcome:
-        """Runs it to its end; cancelling kills it."""
+        """Runs the attempt to its end; cancelling kills its processes."""
         try:
             launch = await self._launch()
             return launch if isinstance(launch, Outcome) else await self._run(launch)
         finally:
             if self.life in (Life.ALIVE, Life.LEADER_GONE) and self._process.started:
                 self._process.end(KILL_STEPS)
-                await asyncio.shield(self._process.all_gone())
+                await asyncio.shield(self._process.wait_for_end())
             if self._process.started and self._process.survivors is None:
                 self._host.watchdog.ended(self._process.pid)
             self._host.gate.leave(self.slot.name, finished=self.exit_code == 0 and self.stopped is None)
-            if self._has_begun:
+            if self._is_prepared:
                 self.readings.mark_ended()
             if self._counts is not None:
                 self._counts.add_done_callback(_close)  # may still be waiting for the disk
@@ -109,17 +116,17 @@ class LocalAttempt:
         finally:
             self._preparing.cancel()
         if self._preparing.cancelled() or self.stopped is not None:
-            return unstarted(self.stopped)
+            return outcome_without_process(self.stopped)
         error = self._preparing.exception()
         if isinstance(error, NvmlUnavailable | GmgError):
             failure = preparation_failure(error)
             _log.info("%s: an attempt could not be prepared: %s", self.slot.name, failure.reason)
             unready = failure.reason if isinstance(error, NvmlUnavailable) else None
             return Outcome(failure, unprepared=True, unready=unready)
-        return self._preparing.result() or unstarted(None)
+        return self._preparing.result() or outcome_without_process(None)
 
     async def _prepare(self) -> Launch | None:
-        """Waits until it may start, and prepares it. Returns None if its group's attempt is cancelled.
+        """Waits until the attempt may start, and prepares it. Returns None if its group cancels it.
 
         Reports each wait to its worker. Raises the errors of `LocalHost.prepare`.
         """
@@ -128,7 +135,7 @@ class LocalAttempt:
             await any_of(self._skips_waits, self._host.gate.wait(self.slot.name, report))
         warning: str | None = None
         if (memory := self._memory_before) is not None:
-            await any_of(self._skips_waits, memory.released(report))
+            await any_of(self._skips_waits, memory.wait_for_release(report))
             warning = memory.unreleased_warning()
         report(None)
         rendezvous = await self._worker.rendezvous() if self.task.rank is not None else None
@@ -138,14 +145,14 @@ class LocalAttempt:
         self._counts = asyncio.ensure_future(self._host.make_counts(report))
         await asyncio.shield(self._counts)
         await self._worker.reserve(launch.number)
-        return launch._replace(memory_kept=warning)
+        return launch._replace(memory_warning=warning)
 
     async def _run(self, launch: Launch) -> Outcome:
         assert self._counts is not None
         counts = self._counts.result()
         readings = self.readings = Readings(launch, self._host, self._log, self._ring, counts, self._on_output)
-        self._shown = readings.reader.state, readings.reader.phase
-        self.life, self._has_begun = Life.ALIVE, True
+        self._last_shown = readings.reader.state, readings.reader.phase
+        self.life, self._is_prepared = Life.ALIVE, True
         self._worker.on_prepared()
         readings.begin()
         folder, env = readings.counts.folder, launch.environment.full
@@ -154,8 +161,8 @@ class LocalAttempt:
             await self._process.start(launch.command, cwd=self._host.spec.cwd, env=env, cores=launch.cores)
         except (OSError, RuntimeError) as error:
             self.life = Life.CLEARED
-            why = error.strerror if isinstance(error, OSError) else str(error)
-            return Outcome(Failure(FailureKind.CONFIG, f"cannot start {launch.command[0]}: {why}", ""))
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            return Outcome(Failure(FailureKind.CONFIG, f"cannot start {launch.command[0]}: {reason}", ""))
         pid = self._process.pid
         readings.watch_ram(self._host.memory_of(pid))
         _log.info("%s: attempt %d is process %d", self.slot.name, launch.number, pid)
@@ -201,14 +208,14 @@ class LocalAttempt:
             self._worker.set_wait_reason(None)
 
     async def _end_leftovers(self) -> None:
-        """Waits until no process is left; ends leftover processes that do not exit by themselves."""
+        """Ends leftover processes that do not exit by themselves, and waits until no process is left."""
         if not self._process.is_ending:
-            description = await leftovers(self._process, self._stop_requested, self._report_leftovers)
+            description = await wait_for_leftovers(self._process, self._stop_requested, self._report_leftovers)
             if description is not None:
                 self.readings.left_behind = f"ended {description}"
                 self._worker.set_wait_reason(f"ending {description}")
                 self._process.end(LEFTOVER_STEPS)
-        await self._process.all_gone()
+        await self._process.wait_for_end()
 
     def _report_leftovers(self, description: str | None) -> None:
         self._has_leftovers = True
@@ -228,7 +235,7 @@ class LocalAttempt:
         return outcome._replace(failure=blame_gpu(failure, self._sample))
 
     async def _next_sample(self) -> None:
-        """Waits for the next sample, which may show a lost GPU, while the other ranks are ended."""
+        """Waits for the GPU's next sample, which may show that it is lost, while the other ranks are ended."""
         now = time.monotonic()
         with suppress(TimeoutError):
             async with asyncio.timeout(2 * self._host.spec.interval_s + 1.0):
@@ -239,7 +246,7 @@ class LocalAttempt:
     # Commands
 
     def stop(self, stop: Stop) -> None:
-        """Stops it; an attempt that has ended by itself keeps its outcome."""
+        """Stops the attempt; one that has ended by itself keeps its outcome."""
         first = self._requested or stop
         self._requested = structs.replace(first, kill=first.kill or stop.kill)
         self._stop_requested.set()
@@ -270,17 +277,17 @@ class LocalAttempt:
         """Skips the waits for the gate and for GPU memory."""
         self._skips_waits.set()
 
-    def pass_on(self, number: signal.Signals) -> bool:
-        """Sends a signal to its first process if that handles it. Returns True if it does."""
-        return self.life is Life.ALIVE and self._process.pass_on(number)
+    def forward_signal(self, number: signal.Signals) -> bool:
+        """Forwards a signal to the first process if that has a handler. Returns True if sent."""
+        return self.life is Life.ALIVE and self._process.forward_signal(number)
 
     # Observation
 
     def _on_output(self) -> None:
-        """Reports a new state or phase; no other output needs a snapshot at once."""
-        before, self._shown = self._shown, (self.readings.reader.state, self.readings.reader.phase)
-        if self._shown != before:
-            self._host.gate.reached(self.slot.name, self._shown[1])
+        """Reports a new state or phase: other output does not need a snapshot at once."""
+        before, self._last_shown = self._last_shown, (self.readings.reader.state, self.readings.reader.phase)
+        if self._last_shown != before:
+            self._host.gate.on_phase(self.slot.name, self._last_shown[1])
             self._worker.changed()
 
     def measure(self, sample: GpuSample | None, now: float, sharers: int) -> None:
@@ -316,19 +323,19 @@ class LocalAttempt:
         """The worker's state according to the attempt."""
         if self.end is not None:
             return self.end[0]
-        if not self._has_begun or self._is_entering:
+        if not self._is_prepared or self._is_entering:
             return WorkerState.WAITING if self.stopped is None else WorkerState.STOPPING
         is_ending = self.stopped is not None or self._process.is_ending or self._has_leftovers
         return WorkerState.STOPPING if is_ending else self.readings.reader.state
 
     @property
     def fps_of_group(self) -> bool:
-        """True if it reports the rate of its whole group."""
+        """True if the attempt reports the rate of its whole group."""
         return self.readings.fps_of_group
 
     @property
     def pids(self) -> frozenset[int]:
-        """PIDs at the last scan; empty once its first process has ended."""
+        """PIDs at the last scan; empty once the first process has ended."""
         return self.readings.activity.pids if self.life is Life.ALIVE else frozenset()
 
     @property
@@ -337,23 +344,23 @@ class LocalAttempt:
         return dict(self.readings.reported.values)
 
     def record(self) -> model.Attempt:
-        """Returns its record for clients, the store and schedulers."""
-        readings, known = self.readings, self.readings.record()
+        """Returns the attempt's record for clients, the store and schedulers."""
+        readings, record = self.readings, self.readings.record()
         return structs.replace(
-            known,
+            record,
             pid=self._process.pid if self._process.started else None,
             started=unix(readings.started_clock),
             ended=unix(readings.ended_clock) if readings.ended_clock is not None else None,
             exit_code=self.exit_code,
-            state=self.end[0] if self.end is not None else known.state,
+            state=self.end[0] if self.end is not None else record.state,
             reason=self.end[1] if self.end is not None else None,
             timed_out=self.stopped is not None and self.stopped.cause is StopCause.TIMEOUT,
         )
 
     def activity(self) -> RankActivity:
-        """Returns its activity for the check of its group."""
-        settled = self._process.started and not self._process.is_ending
-        return self.readings.rank_activity(settled=settled, lives=self.life is Life.ALIVE)
+        """Returns the rank's activity, for its group's check."""
+        has_process = self._process.started and not self._process.is_ending
+        return self.readings.rank_activity(has_process=has_process, leader_runs=self.life is Life.ALIVE)
 
     def view(self) -> model.Worker:
         """Returns the worker as clients see it, without alerts."""
@@ -362,25 +369,25 @@ class LocalAttempt:
         return structs.replace(self.readings.view(state), newest=self.record(), stopping=sent)
 
     def facts(self, view: model.Worker, now: float) -> Facts:
-        """Returns the facts for its alerts; `view` is its worker as clients see it."""
+        """Returns the facts for the attempt's alerts; `view` is the worker as clients see it."""
         return self.readings.facts(view, now, self._process.survivors)
 
     async def details(self) -> Details:
-        """Returns its command line and environment."""
+        """Returns the attempt's command line and environment."""
         launch, (env, unset, _) = self.readings.launch, self.readings.launch.environment
         cwd, cpus = self._host.spec.cwd, numa.cores_text(launch.cores) if launch.cores is not None else ""
         return Details(self.slot.name, launch.command, cwd, dict(env), unset, launch.egl_note, attempts=(), cpus=cpus)
 
     def known_curves(self) -> dict[str, Curve]:
-        """Returns its metrics over time, by name."""
+        """Returns all metrics over time, by name."""
         return self.readings.curves.view()
 
     async def curves(self, name: str, count: int) -> dict[str, Curve]:
-        """Returns its metrics over time, like `Curves.view`."""
+        """Returns metrics over time, like `Curves.view`."""
         return self.readings.curves.view(name, count)
 
     async def stacks(self) -> Stacks:
-        """Returns the Python stacks of its first process, or the reason that there are none."""
+        """Returns the Python stacks of the first process, or the reason that there are none."""
         stacks = Stacks(self.slot.name, self.task.rank.rank if self.task.rank is not None else None)
         if self.life is not Life.ALIVE or not self._process.started:
             return structs.replace(stacks, error="no process runs")

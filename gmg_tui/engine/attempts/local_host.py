@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-AWAITS_DRIVER = "for the NVIDIA driver to answer"
+DRIVER_WAIT_REASON = "for the NVIDIA driver to answer"
 """The wait reason while the driver is slow."""
 _DISK_REPORT_DELAY_S = 2.0
 """Seconds before a wait for a disk is shown."""
@@ -69,7 +69,7 @@ class Launch(NamedTuple):
     """The script's arguments, placeholders filled in."""
     command: tuple[str, ...]
     environment: Environment
-    remembered: PhaseTimes
+    phase_times: PhaseTimes
     """Phase times of earlier starts of the script with these arguments."""
     egl_note: str
     """The origin of the slot's EGL index, or the reason that it is unset."""
@@ -78,18 +78,18 @@ class Launch(NamedTuple):
     continued_from: str | None = None
     """The checkpoint named in its arguments; None if it starts from the beginning."""
     not_continued: str | None = None
-    """The reason it starts from the beginning despite checkpoints."""
+    """The reason it starts from the beginning despite checkpoints; None otherwise."""
     cores: frozenset[int] | None = None
     """The CPU cores it is pinned to; None for all."""
-    memory_kept: str | None = None
+    memory_warning: str | None = None
     """A warning if it starts before the GPU's memory has been released; None otherwise."""
 
 
 class LocalHost:
     """Prepares a session's attempts on this machine, and holds the state that they share.
 
-    `count` workers run at once. `nvml` is the driver, None with only CPU slots; `egl` resolves to the mapping from
-    GPUs to EGL devices.
+    At most `count` workers run at once. `nvml` is the driver, None with only CPU slots; `egl` resolves to the mapping
+    from GPUs to EGL devices.
     """
 
     def __init__(
@@ -105,9 +105,9 @@ class LocalHost:
         """Metric names reported by any attempt; shared, because their number is limited."""
         self.scans = Scans()
         self.formats: list[formats.Format] = []
-        """The line formats of the user's settings and options."""
+        """The line formats in the user's settings and options."""
         self.warning: str | None = None
-        """The reason that the formats are ignored."""
+        """The reason that the formats are ignored; None if they are not."""
         try:
             self.formats = formats.from_settings(spec.readers, formats.check(spec.patterns))
         except GmgError as error:  # an earlier version accepted them when the session was started
@@ -121,7 +121,7 @@ class LocalHost:
         self._calls: dict[Hashable, asyncio.Task[object]] = {}
         """Running calls that may block forever, shared: a hung driver must not cost a thread per attempt."""
         self._memories: WeakValueDictionary[tuple[Path, ...], Memory] = WeakValueDictionary()
-        self._near = numa.near_cores(session.slots) if spec.pin and spec.simulate is None else {}
+        self._cores_near_gpus = numa.near_cores(session.slots) if spec.pin and spec.simulate is None else {}
         """The CPU cores near each slot's GPU, on machines with several NUMA nodes."""
 
     def attempt(self, slot: EngineSlot, worker: Worker) -> LocalAttempt:
@@ -167,16 +167,16 @@ class LocalHost:
         folder = agent.logs if agent is not None and agent.logs else self.spec.folder
         return Log(self._logs, Path(folder) / path, self.spec.log_max_bytes)
 
-    async def from_disk(self, what: str, function: Callable[[], _T], report: Report, key: Hashable = None) -> _T:
-        """Runs `function`, which may wait for a disk; the wait reason on the screen names `what`.
+    async def from_disk(self, source: str, function: Callable[[], _T], report: Report, key: Hashable = None) -> _T:
+        """Runs `function`, which may wait for a disk; the wait reason on the screen names `source`.
 
-        Concurrent calls with the same `what` and `key` are merged. Raises `GmgError` if it does not answer in time.
+        Concurrent calls with the same `source` and `key` are merged. Raises `GmgError` if the disk does not answer in time.
         """
         try:
             times_s = _DISK_REPORT_DELAY_S, _DISK_TIMEOUT_S
-            return await self._call((what, key), function, lambda: report(f"for {what}"), times_s)
+            return await self._call((source, key), function, lambda: report(f"for {source}"), times_s)
         except TimeoutError:
-            raise GmgError(f"{what} has not answered for {_DISK_TIMEOUT_S:.0f} s", 1) from None
+            raise GmgError(f"{source} has not answered for {_DISK_TIMEOUT_S:.0f} s", 1) from None
         finally:
             report(None)
 
@@ -185,7 +185,7 @@ class LocalHost:
     ) -> _T:
         """Returns the result of `function`, or of the running call with the same key.
 
-        `times_s` are the seconds before `report` is called, and before it raises `TimeoutError`; the call keeps running.
+        `times_s` are the seconds before it calls `report`, and before it raises `TimeoutError`; the function keeps running.
         """
         task: asyncio.Task[object] | None = self._calls.get(key)
         if task is None:
@@ -212,19 +212,19 @@ class LocalHost:
                 )
 
     async def prepare(self, slot: Slot, task: Task, rendezvous: Rendezvous | None, report: Report) -> Launch:
-        """Prepares an attempt, and fills in its placeholders.
+        """Prepares an attempt: its command line, environment, checkpoint and cores.
 
         `report` gets the wait reason. Raises `NvmlUnavailable`, or `GmgError` if a disk fails or does not answer.
         """
         if self.spec.agent is not None:
             await self.from_disk("the disk with the script", self._check_owners, report)
-        number = task.number(rendezvous)
+        number = task.attempt_number(rendezvous)
         gpu_index = egl_index = None
         if slot.gpu is not None:
             gpu_index = await self._index_of(slot.gpu, report)
             egl_index, note = (await self._egl).index_of(slot.gpu)
             if self._robosuite:
-                note += "; MUJOCO_EGL_DEVICE_ID is unset: robosuite takes it for a number in CUDA_VISIBLE_DEVICES"
+                note += "; MUJOCO_EGL_DEVICE_ID is unset: robosuite reads it as an index into CUDA_VISIBLE_DEVICES"
         else:
             note = "a CPU slot: Genesis uses the first EGL device that works"
         values = {**values_for(slot, task.index, task.count, gpu_index), **task.values}
@@ -273,7 +273,7 @@ class LocalHost:
         if error_file is not None:
             await self.from_disk("the disk of the session", lambda: make_rank_folder(error_file), report, error_file)
         templates = task.args
-        remembered = await self.from_disk(
+        phase_times = await self.from_disk(
             "the disk with the session's state", lambda: self.script_times.history(templates), report, templates
         )
         module, script = (("-m",) if self.spec.module else ()), self.spec.script
@@ -287,7 +287,7 @@ class LocalHost:
             args,
             (self.spec.python, *module, script, *args),
             environment,
-            remembered,
+            phase_times,
             note,
             gpu_index,
             checkpoint.path if checkpoint is not None else None,
@@ -296,18 +296,21 @@ class LocalHost:
         )
 
     def _cores(self, slot: Slot, task: Task, environ: Mapping[str, str]) -> frozenset[int] | None:
-        """Returns the cores to pin an attempt to, near its GPUs; None if none, such as when the user binds threads."""
+        """Returns the cores near its GPUs to pin an attempt to; None for no pinning, such as when the user binds threads."""
         if any(name in environ for name in numa.BINDING_VARIABLES):
             return None
         own = (slot,) if task.rank is not None or not task.cards else task.cards
-        return numa.cores_near_any((each.name for each in own), self._near)
+        return numa.cores_near_any((card.name for card in own), self._cores_near_gpus)
 
     def _threads(self, cores: frozenset[int] | None) -> int:
         """Returns the number of threads for an attempt pinned to `cores` (None: not pinned)."""
         threads = thread_share(usable_cpus(), self._count)
         if cores is None:
             return threads
-        return min(threads, thread_share(len(cores), sum(not cores.isdisjoint(each) for each in self._near.values())))
+        return min(
+            threads,
+            thread_share(len(cores), sum(not cores.isdisjoint(near) for near in self._cores_near_gpus.values())),
+        )
 
     async def _checkpoint(self, task: Task, report: Report) -> tuple[Checkpoint | None, str | None]:
         """Returns the checkpoint to continue from, or the reason that none can be used."""
@@ -330,14 +333,14 @@ class LocalHost:
     async def _index_of(self, gpu: Gpu, report: Report) -> int:
         """Returns the current NVML index of a GPU, or of the GPU that a MIG instance is on.
 
-        `report` gets a line while the driver is slow. Raises `NvmlUnavailable` if the GPU or the driver does not answer.
+        `report` gets the wait reason while the driver is slow. Raises `NvmlUnavailable` if the GPU or the driver does not answer.
         """
         nvml, uuid = self._nvml, gpu.parent_uuid or gpu.uuid
         if nvml is None:
             return gpu.index
         times_s = LATE_S, MAX_DRIVER_WAIT_S
         try:
-            return await self._call(uuid, lambda: nvml.index_of(uuid), lambda: report(AWAITS_DRIVER), times_s)
+            return await self._call(uuid, lambda: nvml.index_of(uuid), lambda: report(DRIVER_WAIT_REASON), times_s)
         except TimeoutError:
             raise DriverSilentError(timeout_text(MAX_DRIVER_WAIT_S)) from None
 

@@ -25,14 +25,14 @@ _log = logging.getLogger(__name__)
 Step = tuple[signal.Signals, float]
 """A signal, and the seconds to wait before the next."""
 SIGTERM_EXIT_CODES = (-signal.SIGTERM, 128 + signal.SIGTERM)
-"""Exit codes of a process ended by SIGTERM, and of a shell whose command it ended."""
+"""Exit codes of a process ended by SIGTERM, and of a shell whose command was."""
 KILL_STEPS: tuple[Step, ...] = ((signal.SIGKILL, 5.0),)
 LEFTOVER_STEPS: tuple[Step, ...] = ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
-"""Signals for processes that outlive the script."""
+"""Signals for processes that have outlived the script."""
 _ENV = shutil.which("env")
 """The path of env(1), looked up early: a folder of PATH may be on a disk that hangs later."""
 ENV_EXIT_CODES = range(125, 128)
-"""Exit codes of env(1) when it cannot enter the working directory, or execute the command."""
+"""Exit codes of env(1) when it cannot enter the working directory or execute the command."""
 ENV_ERROR_PREFIX = b"env: "
 """Prefix of env(1)'s error message."""
 _PR_SET_CHILD_SUBREAPER = 36
@@ -60,12 +60,12 @@ def command_in(cwd: str, command: Sequence[str]) -> tuple[Sequence[str], dict[st
 class Process:
     """A process and its descendants, which carry `mark` as `GMG_ATTEMPT_ID` unless they clear it.
 
-    `feed` is called with True for standard error, else False, and each chunk of output; `changed` when an attribute
-    has changed.
+    `feed` is called for each chunk of output, first with True if it is from standard error; `changed` is called when
+    an attribute has changed.
 
     Attributes:
-        sent: Describes the last signal and the wait for its effect; None before the first.
-        survivors: Describes the processes that survived SIGKILL; None if there are none.
+        sent: Description of the last signal and the wait after it; None before the first.
+        survivors: Description of the processes that survived SIGKILL; None if there are none.
         unkillable: Set together with `survivors`.
     """
 
@@ -83,9 +83,9 @@ class Process:
         self._pipes, self._scans, self.mark, self._feed, self._changed = pipes, scans, mark, feed, changed
         self._ending: asyncio.Task[None] | None = None
         self._is_killing = False
-        self._seen: set[int] = set()
-        """PIDs of processes found alive after the first signal."""
-        self._open: list[Pipe] = []
+        self._found_pids: set[int] = set()
+        """PIDs found alive after the first signal."""
+        self._open_pipes: list[Pipe] = []
         self._process: asyncio.subprocess.Process | None = None
 
     @property
@@ -95,7 +95,7 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """The PID of the first process, which is also its process group and session."""
+        """The PID of the first process, which is also the ID of its process group and session."""
         assert self._process is not None
         return self._process.pid
 
@@ -111,19 +111,19 @@ class Process:
 
         Raises `OSError`, or `RuntimeError` if no thread can wait for its end (old kernels).
         """
-        writing: list[int] = []
+        write_ends: list[int] = []
         command, options = command_in(cwd, command)
         try:
             for is_error in (False, True):
-                pipe, writing_end = self._pipes.open(partial(self._feed, is_error))
-                self._open.append(pipe)
-                writing.append(writing_end)
+                pipe, write_end = self._pipes.open(partial(self._feed, is_error))
+                self._open_pipes.append(pipe)
+                write_ends.append(write_end)
             self._process = await asyncio.create_subprocess_exec(
                 *command,
                 env={**env, "GMG_ATTEMPT_ID": self.mark},
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=writing[0],
-                stderr=writing[1],
+                stdout=write_ends[0],
+                stderr=write_ends[1],
                 start_new_session=True,
                 **options,
             )
@@ -137,8 +137,8 @@ class Process:
         finally:
             if self._process is None:
                 self.close_pipes()
-            for writing_end in writing:
-                os.close(writing_end)
+            for write_end in write_ends:
+                os.close(write_end)
 
     async def _kill_untracked(self) -> None:
         """Kills a process that `start` started but cannot wait for."""
@@ -156,9 +156,9 @@ class Process:
 
     def close_pipes(self) -> None:
         """Reads the remaining output, then closes the pipes, even if a surviving process holds one open."""
-        for pipe in self._open:
+        for pipe in self._open_pipes:
             self._pipes.close(pipe)
-        self._open.clear()
+        self._open_pipes.clear()
 
     @property
     def is_entering(self) -> bool:
@@ -199,11 +199,11 @@ class Process:
         return self._ending is not None
 
     def end(self, steps: Sequence[Step]) -> None:
-        """Sends the signals of `steps` in order until no process is left; only `KILL_STEPS` replaces others.
+        """Sends the signals of `steps` in order until no process is left; only `KILL_STEPS` replaces earlier steps.
 
-        While the first process lives, SIGINT goes only to the process group, like a terminal's ctrl+c; the others also
-        reach processes that have left the group. Stopped processes are continued, to handle the signal. The
-        group is signalled before it is scanned: signalling needs no memory, thread or descriptor.
+        While the first process lives, SIGINT goes only to the process group, like a terminal's ctrl+c; other
+        signals also reach processes that have left the group. Stopped processes are continued, to handle the signal.
+        The group is signalled before the scan, because signalling needs no memory, thread or descriptor.
         """
         if self._process is None or self.unkillable.is_set():
             return
@@ -214,8 +214,8 @@ class Process:
         self._is_killing = steps is KILL_STEPS
         self._ending = asyncio.create_task(self._end(steps))
 
-    async def all_gone(self) -> None:
-        """Waits for the signals that `end` sends, if any: until all processes have ended or prove unkillable."""
+    async def wait_for_end(self) -> None:
+        """Waits until the processes signalled by `end` have ended or prove unkillable; returns at once without signals."""
         while self._ending is not None and not self._ending.done():
             await asyncio.wait([self._ending])  # a kill may have replaced it
 
@@ -240,14 +240,14 @@ class Process:
             self._changed()
 
     async def _signal_others(self, number: signal.Signals, wait_s: float) -> list[Proc] | None:
-        """Signals processes that the group's signal did not reach, and waits. Returns the live ones; None if unknown."""
+        """Signals processes that the group's signal did not reach, and waits. Returns those still alive; None if unknown."""
         loop, reached = asyncio.get_running_loop(), set[tuple[int, int]]()
         deadline = loop.time() + wait_s
         while True:
-            was_gone = self.exit_code is not None  # if not, it may fork after the scan began
+            had_exited = self.exit_code is not None  # else it may fork during the scan
             remaining = await self.remaining()
-            self._seen.update(proc.pid for proc in remaining or ())
-            if was_gone and remaining == []:
+            self._found_pids.update(proc.pid for proc in remaining or ())
+            if had_exited and remaining == []:
                 return []
             for proc in remaining or ():
                 if proc.key not in reached and self._needs_signal(proc, number):
@@ -259,30 +259,30 @@ class Process:
                 await asyncio.sleep(MIN_SCAN_INTERVAL_S)
 
     def _reap(self) -> None:
-        """Reaps ended orphans, which count against limits until then."""
-        for pid in (-self.pid, *self._seen - {self.pid}):
+        """Reaps ended orphans: zombies count against process limits."""
+        for pid in (-self.pid, *self._found_pids - {self.pid}):
             with contextlib.suppress(ChildProcessError):  # not our child, or already reaped
                 while os.waitpid(pid, os.WNOHANG)[0]:
                     pass
 
     def _needs_signal(self, proc: Proc, number: signal.Signals) -> bool:
-        """Returns True if a process must be signalled by itself, because the signal to the group did not reach it."""
+        """Returns True if the signal to the group did not reach a process that should get it."""
         if self.exit_code is not None:
             return True
         return proc.group != self.pid and number is not signal.SIGINT
 
     def _signal_group(self, number: signal.Signals) -> None:
-        for each in (number, signal.SIGCONT):
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # it has just ended, or is another user's
-                os.killpg(self.pid, each)
+        for signum in (number, signal.SIGCONT):
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # just ended, or another user's
+                os.killpg(self.pid, signum)
 
     @staticmethod
     def _signal(proc: Proc, number: signal.Signals) -> None:
-        for each in (number, signal.SIGCONT):
+        for signum in (number, signal.SIGCONT):
             with contextlib.suppress(OSError):  # another user's, or too many open files
-                processes.send(proc, each)
+                processes.send(proc, signum)
 
-    def pass_on(self, number: signal.Signals) -> bool:
+    def forward_signal(self, number: signal.Signals) -> bool:
         """Forwards a signal to the first process, unless it has no handler and would die. Returns True if sent."""
         if self._process is None or self.exit_code is not None or not processes.handles_signal(self.pid, number):
             return False
@@ -301,10 +301,10 @@ _MIN_SWITCHES = 5
 """Voluntary context switches between two checks, such as for packets sent, that show a process to be busy."""
 
 
-async def leftovers(process: Process, skipped: asyncio.Event, report: Report) -> str | None:
+async def wait_for_leftovers(process: Process, skipped: asyncio.Event, report: Report) -> str | None:
     """Waits for leftover processes to exit, within the limits above or until `skipped`.
 
-    Returns a description of the processes to end; None if none are left.
+    Returns a description of the processes to end; None if none are left, or if they cannot be read.
     """
     began = busy_at = time.monotonic()
     usage: tuple[float, int] | None = None

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_MAX_LAST_READS = 8
+_MAX_FINAL_READS = 8
 """Maximum reads of the probe's reports at the end; usually one is enough."""
 _SIGKILL_EXIT_CODES = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
@@ -45,7 +45,7 @@ _SIGKILL_EXIT_CODES = (-signal.SIGKILL, 128 + signal.SIGKILL)
 class Readings:
     """The readings of one attempt, during and after its run.
 
-    `on_print` is called when the script has printed something to display.
+    `on_print` is called when output or a report may have changed the display.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Readings:
         self.started_clock = time.monotonic()
         self.ended_clock: float | None = None
         self.reported = ReportedResults(host.result_names)
-        """The results in the script's `gmg:result` lines, and its named metrics."""
+        """The results from the script's `gmg:result` lines, and its named metrics."""
         self.reader = Reader(
             launch.slot.gpu is not None,
             self.started_clock,
@@ -72,22 +72,22 @@ class Readings:
         self.curves = Curves()
         self.output_bytes = 0
         self.fault: str | None = None
-        """The internal error that prevented parsing of some output; the log is complete."""
+        """The internal error that prevented parsing of some output; None without one. The log is complete."""
         self.unclean: str | None = None
         """The exception it printed before exit code 0; None if it ended cleanly."""
         self.misplaced: str | None = None
-        """Describes the wrong GPU that NVML lists it on; None if there is none."""
+        """Description of the wrong GPU that NVML lists it on; None if there is none."""
         self.written: set[str] = set()
-        """The files that it recently had open for writing, or reported as saved."""
+        """Files recently open for writing, or reported as saved."""
         self.left_behind: str | None = None
-        """Describes the leftover processes that were ended after the script; None if there were none."""
+        """Description of the leftover processes that were ended after the script; None if there were none."""
         self._ram: Memory | None = None
         """The memory of its cgroups; None before the start."""
         self._kills_before = 0
         self._oom: str | None = None
-        """Describes the kernel's kill of a process for lack of RAM; None without one."""
-        self._remembered = launch.remembered
-        self._warm = self._remembered.kernels_saved
+        """Description of the kernel's kill of a process for lack of RAM; None without one."""
+        self._phase_times = launch.phase_times
+        self._warm = self._phase_times.kernels_saved
         self._log, self._ring, self._on_print = log, ring, on_print
         self._splitters = (LineSplitter(), LineSplitter())
         self._verdict: Verdict | None = None
@@ -95,7 +95,7 @@ class Readings:
     # Output
 
     def begin(self) -> None:
-        """Writes the line that separates the attempt's output from earlier output, if there may be any."""
+        """Writes a line that separates the attempt's output from earlier output, if there may be any."""
         task, number = self.launch.task, self.launch.number
         job = f"job {task.job} · {task.name} · " if task.job is not None else ""
         moment = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -124,13 +124,13 @@ class Readings:
         if block:
             self._ring.feed(block)
             self.reader.feed(block, time.monotonic())
-            if metrics := [each for each in self.reader.fresh_metrics() if each[0] not in self.reported.explicit]:
+            if metrics := [entry for entry in self.reader.fresh_metrics() if entry[0] not in self.reported.explicit]:
                 self.reported.add({name: value for name, value, _ in metrics})
                 self._add_metrics(metrics)
             if RESULT_MARK in block:
                 self._add_metrics([(name, value, self._step) for name, value in self.reported.read(block).items()])
             if self.reader.had_progress:
-                self._remembered.meshes_written = True
+                self._phase_times.meshes_written = True
             self._on_print()
 
     @property
@@ -138,62 +138,62 @@ class Readings:
         return int(self.reader.progress.done) if self.reader.progress is not None else None
 
     def _add_metrics(self, metrics: Iterable[tuple[str, float, int | None]]) -> None:
-        """Adds printed metrics with their steps to the curves."""
+        """Adds printed metrics, each a name, value and step, to the curves."""
         now, unit = time.monotonic(), self.reader.progress.unit if self.reader.progress is not None else "step"
-        self.curves.add((Metric(*each, now) for each in metrics), unit)
+        self.curves.add((Metric(*entry, now) for entry in metrics), unit)
 
     def poll(self) -> None:
         """Writes unfinished lines to the log file, shows them, and reads the probe's counts."""
         self._read_counts()
         for splitter in self._splitters:
-            lasting = splitter.pending
+            pending = splitter.pending
             if raw := splitter.unfinished():
                 self._log.write(raw)
                 self._ring.preview(splitter.pending)
-            if lasting and self.reader.read_unfinished(lasting, time.monotonic()):
+            if pending and self.reader.read_unfinished(pending, time.monotonic()):
                 self._on_print()
 
     def _read_counts(self) -> None:
         self.counts.read(time.monotonic())
         metrics, files = self.counts.reports.read()
         if metrics or files:
-            self.reported.add({each.name: each.value for each in metrics})
+            self.reported.add({metric.name: metric.value for metric in metrics})
             self.curves.add(metrics)
-            done = self.reader.progress
-            progress = f"{done.unit} {done.done:,.0f}" if done is not None else None
-            saved = (structs.replace(each, progress=progress) for each in files)
+            progress = self.reader.progress
+            label = f"{progress.unit} {progress.done:,.0f}" if progress is not None else None
+            saved = (structs.replace(file, progress=label) for file in files)
             self.checkpoints = checkpoints.merge(self.checkpoints, saved)
         if self.counts.phase is not None and self.reader.reach(*self.counts.phase):
             self._on_print()
 
     def finish(self, exit_code: int | None) -> None:
-        """Reads the rest of the output once its pipes are closed, and saves its phase times for the next start."""
+        """Parses the rest of the output after its pipes are closed, and saves the phase times for the next start."""
         for splitter in self._splitters:
             raw, block = splitter.end()
             self._log.write(raw)
             self._parse(block)
-        for _ in range(_MAX_LAST_READS):
+        for _ in range(_MAX_FINAL_READS):
             self._read_counts()
         self.counts.close()
         self._verdict = self._judge_speed()
         self.reader.is_complete = exit_code == 0
         self.unclean = self.reader.uncaught() if exit_code == 0 else None
         self.mark_ended()
-        self._remembered.record(self.reader.phase_times, warm=self._warm)
+        self._phase_times.record(self.reader.phase_times, warm=self._warm)
         # Genesis saves its kernels when the interpreter exits, also by ctrl+c.
         if self.reader.had_progress and exit_code in (0, -signal.SIGINT, 128 + signal.SIGINT):
-            self._remembered.kernels_saved = True
+            self._phase_times.kernels_saved = True
 
     def mark_ended(self) -> None:
         """Records the end on the monotonic clock, so that setting the system clock does not add a day to an attempt."""
         if self.ended_clock is None:
             self.ended_clock = time.monotonic()
-            self.memory.ended()
+            self.memory.mark_ended()
 
-    # Measures
+    # Measurements
 
     def watch_ram(self, memory: Memory) -> None:
-        """Sets the memory that its first process may use."""
+        """Starts reading the memory that its first process may use."""
         memory.read(time.monotonic())
         self._ram, self._kills_before = memory, memory.oom_kills
 
@@ -207,21 +207,21 @@ class Readings:
             self._oom = f"the kernel killed a process for lack of RAM{limit}"
 
     def explain(self, failure: Failure, exit_code: int | None) -> Failure:
-        """Returns `failure`, with lack of RAM as the reason if the kernel killed it for that."""
+        """Returns `failure`, with lack of RAM as the reason if the kernel killed a process for that."""
         self._read_ram(time.monotonic())
         if self._oom is None or exit_code not in _SIGKILL_EXIT_CODES:
             return failure
         return failure._replace(reason=f"SIGKILL: {self._oom}", advice="use less RAM, or fewer workers")
 
     def inspect(self, members: Iterable[Proc], now: float) -> None:
-        """Updates activity from its live processes at `now`, monotonic seconds."""
+        """Updates the activity from the live processes at `now`, monotonic seconds."""
         self.activity.update(members, self.output_bytes + self.counts.steps, now)
         self._read_ram(now)
 
     def measure(
         self, sample: GpuSample | None, state: WorkerState, now: float, sharers: int, own: frozenset[int]
     ) -> None:
-        """Applies a GPU sample (None on a CPU slot), even after its end; `own` are its PIDs, `sharers` the live workers."""
+        """Applies a GPU sample (None on a CPU slot), also after its end; `own` are its PIDs, `sharers` counts live workers."""
         is_live = state.live and now >= self.started_clock  # the sample may be older
         self.memory.measure(sample, own, live=is_live)
         if is_live and sample is not None:
@@ -254,7 +254,7 @@ class Readings:
 
     @property
     def n_envs(self) -> int | None:
-        """Number of environments that it steps, or else prints, or else has in its arguments; None if unknown."""
+        """Number of environments: counted, else printed, else from the arguments; None if unknown."""
         return (
             self.counts.n_envs
             or self.reader.n_envs
@@ -310,13 +310,13 @@ class Readings:
         verdict = judge(facts)
         return verdict if verdict.kind != "unknown" else None
 
-    def rank_activity(self, *, settled: bool, lives: bool) -> RankActivity:
-        """Returns its activity for its group's check."""
+    def rank_activity(self, *, has_process: bool, leader_runs: bool) -> RankActivity:
+        """Returns the rank's activity, for its group's check."""
         reader, activity = self.reader, self.activity
         return RankActivity(
             attempt=self.launch.number,
-            settled=settled,
-            lives=lives,
+            has_process=has_process,
+            leader_runs=leader_runs,
             phase_started=reader.phase_started,
             in_running=reader.phase is Phase.RUNNING,
             progress_at=reader.pace.last_at,
@@ -334,7 +334,7 @@ class Readings:
             state,
             phase=phase,
             phase_since=unix(reader.phase_started) if phase is not Phase.NONE else 0.0,
-            phase_usual_s=self._remembered.usual(phase, warm=self._warm) if phase is not Phase.NONE else None,
+            phase_usual_s=self._phase_times.usual(phase, warm=self._warm) if phase is not Phase.NONE else None,
             device=reader.genesis.device,
             backend=reader.genesis.backend,
             genesis_version=reader.genesis.version,
@@ -345,7 +345,7 @@ class Readings:
         )
 
     def facts(self, view: model.Worker, now: float, survivors: str | None) -> Facts:
-        """Returns the facts for its alerts at `now`, monotonic seconds; `survivors` describes unkillable processes."""
+        """Returns the facts for alerts at `now`, monotonic seconds; `survivors` describes unkillable processes."""
         timeout_s = self.launch.task.timeout_s
         return Facts(
             unix(now),
@@ -364,7 +364,7 @@ class Readings:
             yield Sign(
                 "misplaced", self.misplaced, "check CUDA_VISIBLE_DEVICES, and the device that the script chooses"
             )
-        if memory := (self._oom if self._ram and self._ram.is_limited else None) or self.launch.memory_kept:
+        if memory := (self._oom if self._ram and self._ram.is_limited else None) or self.launch.memory_warning:
             yield Sign("memory", memory)
         if self._log.trouble is not None:
             yield Sign("disk", self._log.trouble)
@@ -393,7 +393,7 @@ class Readings:
         reader = self.reader
         if not reader.metrics:
             return clean(self._ring.newest)
-        done = reader.progress
-        parts = [f"{done.unit} {done.done:,.0f} of {done.total:,.0f}"] if done is not None else []
+        progress = reader.progress
+        texts = [f"{progress.unit} {progress.done:,.0f} of {progress.total:,.0f}"] if progress is not None else []
         metrics = (f"{name.replace('_', ' ')} {units.number(value)}" for name, value in reader.metrics.items())
-        return ", ".join([*parts, *metrics])
+        return ", ".join([*texts, *metrics])

@@ -18,18 +18,18 @@ from gmg_tui.scripts.probe.site import gmg_probe
 _ANSWER_TIMEOUT_S = 5.0
 """Time limit for a process to write its stacks."""
 _COMPLETE_AFTER_S = 0.2
-"""The file is complete once it has not grown for this long."""
+"""Seconds without growth after which the file is complete."""
 _POLL_S = 0.05
 _MAX_BYTES = 256 << 10
-"""Limit of one answer."""
+"""Maximum size of one answer."""
 SAMPLES, _GAP_S = 20, 0.1
-"""Number of stacks for a hot spot, and seconds between two."""
+"""Number of stacks to sample for a hot spot, and the seconds between two."""
 
 
 async def stacks_of(pid: int, folder: Path | None, stacks: Stacks, count: int = 1) -> Stacks:
     """Returns `stacks` with the stacks of a process whose probe writes to `folder`, or the reason that there are none.
 
-    With `count`, takes several, `_GAP_S` apart.
+    Takes `count` of them, `_GAP_S` apart.
     """
     proc = processes.read(pid)
     if proc is None:
@@ -52,30 +52,30 @@ async def stacks_of(pid: int, folder: Path | None, stacks: Stacks, count: int = 
 
 
 def _request(proc: Proc, file: Path, count: int) -> str | None:
-    """Sends the signal. Returns the process's output; empty if none came, None if it cannot write. Raises `OSError`.
+    """Requests `count` stacks. Returns them; empty if none came, None if the process has closed `file`. Raises `OSError`.
 
     The handler writes to a descriptor number, which may be another file once the script has closed it.
     """
     with reading(file) as stream:
-        return _answer(proc, stream, count) if _has_open(proc.pid, stream, file.name) else None
+        return _read_answer(proc, stream, count) if _has_open(proc.pid, stream, file.name) else None
 
 
-def _answer(proc: Proc, stream: BinaryIO, count: int) -> str:
-    before = os.fstat(stream.fileno()).st_size
+def _read_answer(proc: Proc, stream: BinaryIO, count: int) -> str:
+    start = os.fstat(stream.fileno()).st_size
     for number in range(count):
         if not processes.send(proc, gmg_probe.STACK_SIGNAL):
             return ""
         time.sleep(_GAP_S if number < count - 1 else 0.0)
     deadline = time.monotonic() + _ANSWER_TIMEOUT_S
-    size, grown_at = before, time.monotonic()
+    size, grown_at = start, time.monotonic()
     while time.monotonic() < deadline:
         time.sleep(_POLL_S)
-        now = os.fstat(stream.fileno()).st_size
-        if now != size:
-            size, grown_at = now, time.monotonic()
-        elif size > before and time.monotonic() - grown_at >= _COMPLETE_AFTER_S:
+        new_size = os.fstat(stream.fileno()).st_size
+        if new_size != size:
+            size, grown_at = new_size, time.monotonic()
+        elif size > start and time.monotonic() - grown_at >= _COMPLETE_AFTER_S:
             break
-    stream.seek(before)
+    stream.seek(start)
     return stream.read(count * _MAX_BYTES).decode("utf-8", "replace").strip()
 
 

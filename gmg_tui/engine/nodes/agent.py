@@ -64,7 +64,7 @@ class AssignedAttempt:
         if assignment.stop is not None and assignment.stop != before.stop:
             self.worker.stop(assignment.stop)
         for number in assignment.signals[len(before.signals) :]:
-            self.worker.pass_on(signal.Signals(number))
+            self.worker.forward_signal(signal.Signals(number))
 
     def report(self, *, ending: bool = False, has_room: bool = True) -> SlotReport:
         """Returns the attempt's report, without an outcome if the agent, `ending`, stopped it by itself.
@@ -81,7 +81,7 @@ class AssignedAttempt:
         attempt = AttemptReport(
             self.assignment.key,
             worker.view(worker.task.index),
-            worker.activity().shifted(-now) if worker.rank is not None else None,
+            worker.activity().on_clock(-now) if worker.rank is not None else None,
             outcome if has_ended else None,
         )
         return SlotReport.of(attempt, worker.result, curves)

@@ -14,7 +14,7 @@ from msgspec import structs
 from gmg_tui import model
 from gmg_tui.diagnosis.facts import Facts
 from gmg_tui.engine import clock
-from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, unstarted
+from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, outcome_without_process
 from gmg_tui.engine.attempts.failure import preparation_failure
 from gmg_tui.engine.nodes.states import Assignment, AttemptReport, curves_of, received, result_of
 from gmg_tui.model import NO_ATTEMPT, Curve, Details, HotSpot, Sign, SpeedFacts, Stacks, WorkerState
@@ -76,7 +76,7 @@ class RemoteAttempt:
             except GmgError as error:
                 return Outcome(preparation_failure(error), unprepared=True)
             if self.stopped is not None or (rendezvous is None and self.task.rank is not None):
-                return unstarted(self.stopped)
+                return outcome_without_process(self.stopped)
             self._began = clock.now()
             self.assignment = Assignment(next(_keys), replace(self.task, rendezvous=rendezvous))
             self._node.assign(self)
@@ -97,7 +97,7 @@ class RemoteAttempt:
             await self._node.available.wait()
         self._worker.set_wait_reason(None)
         rendezvous = await self._worker.rendezvous() if self.task.rank is not None else None
-        await self._worker.reserve(self.task.number(rendezvous))
+        await self._worker.reserve(self.task.attempt_number(rendezvous))
         return rendezvous
 
     def _finish(self, outcome: Outcome) -> None:
@@ -120,10 +120,10 @@ class RemoteAttempt:
             if unready is not None:
                 self._finish(Outcome(failure, unprepared=True, unready=unready, final=final))
         elif stop is not None or is_job or is_rank or for_good or replaced:
-            again = replaced and not (is_rank or is_job or stop)
-            outcome = Outcome(failure, unprepared=is_job, unready=unready, final=final, again=again)
+            retry = replaced and not (is_rank or is_job or stop)
+            outcome = Outcome(failure, unprepared=is_job, unready=unready, final=final, retry=retry)
             if stop is not None:
-                outcome = outcome._replace(failure=None, cause=unstarted(stop).cause)
+                outcome = outcome._replace(failure=None, cause=outcome_without_process(stop).cause)
             self._finish(outcome)
             self._worker.on_leader_exit(1)
         else:
@@ -138,7 +138,7 @@ class RemoteAttempt:
         if assignment is None or is_over or report.key != assignment.key:
             return
         if report.activity is not None:
-            report = structs.replace(report, activity=report.activity.shifted(now))
+            report = structs.replace(report, activity=report.activity.on_clock(now))
         report = structs.replace(report, view=self._checked(report.view))
         self._report, self._away = report, False
         self._result, self._curves = result, curves or self._curves
@@ -153,7 +153,7 @@ class RemoteAttempt:
             self.life = Life.LEADER_GONE
             self._worker.on_leader_exit(newest.exit_code)
         if report.outcome is not None:
-            outcome = report.outcome._replace(final=False, again=False)  # only this engine decides these
+            outcome = report.outcome._replace(final=False, retry=False)  # only this engine decides these
             if outcome.by_user and self.stopped is None and assignment.stop is None:
                 outcome = Outcome(Failure(FailureKind.UNKNOWN, f"stopped by {self._node.name}", ""))
             self._finish(outcome)
@@ -171,7 +171,7 @@ class RemoteAttempt:
         """
         newest = view.newest
         if newest.number and self.assignment is not None:
-            number = self.task.number(self.assignment.task.rendezvous)
+            number = self.task.attempt_number(self.assignment.task.rendezvous)
             known = set(self.task.checkpoints)
             saved = tuple(
                 checkpoint
@@ -219,7 +219,7 @@ class RemoteAttempt:
     def skip_waits(self) -> None:
         """Does nothing: it has to wait for the node."""
 
-    def pass_on(self, number: signal.Signals) -> bool:
+    def forward_signal(self, number: signal.Signals) -> bool:
         """Passes a signal on to its node, if it is alive. Returns True if so."""
         if self.assignment is not None and self.life is Life.ALIVE:
             self._assign(signals=(*self.assignment.signals, number.value))

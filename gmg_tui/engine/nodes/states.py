@@ -18,8 +18,7 @@ from msgspec import Meta, Struct, structs
 from gmg_tui import model
 from gmg_tui.diagnosis.kinds import KINDS
 from gmg_tui.engine.attempts.attempt import Outcome, RankActivity, Stop, Task
-from gmg_tui.engine.attempts.curves import MAX_NAMES as MAX_CURVES
-from gmg_tui.engine.attempts.curves import MAX_POINTS, MAX_VALUE
+from gmg_tui.engine.attempts.curves import MAX_CURVES, MAX_POINTS, MAX_VALUE
 from gmg_tui.model import GpuSample, Point
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.jobs import MAX_NAMES

@@ -1,4 +1,4 @@
-"""A group: the ranks of one job, a worker each, which start, end and restart together, as with torchrun."""
+"""A group: the ranks of one job, one worker each, started, stopped and restarted together, as by torchrun."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MAX_PORT_CONFLICTS = 5
-"""After this many port conflicts in a row the group has failed."""
+"""The group fails after this many port conflicts in a row."""
 _MIN_CHECK_GAP_S = 2.0
-"""A gap between checks above this and half of `--stuck-after` restarts the watch: the engine itself was stopped."""
+"""A longer gap between checks, also than half of `--stuck-after`, restarts the watch: the engine was suspended."""
 _MAX_PROGRESS_GAP_FACTOR = 3.0
-"""A group is stuck after this multiple of its usual interval between progress reports."""
+"""A group is stuck after this multiple of its longest recent interval between progress reports, or later."""
 _STATE_PRECEDENCE = (
     *("stopping", "restarting", "waiting", "starting", "building"),
     *("compiling", "running", "failed", "stopped", "finished"),
 )
-"""States by precedence: a group has the first that any rank has."""
+"""States by precedence: the group's state is the first that a rank has."""
 
 
 @dataclass
@@ -45,7 +45,7 @@ class _Attempt:
     ending: bool = False
     """True once its ranks are being ended."""
     stuck: str | None = None
-    """The reason it was stuck and ended; None if it was not."""
+    """The reason it was stuck, if that ended it; None otherwise."""
     failed: list[int] = field(default_factory=list)
     """The failed ranks, in the order of failure."""
     outcomes: dict[int, Outcome] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class _Attempt:
         return next(causes, failed[0] if failed else None)
 
     def failure_of(self, rank: int) -> Failure | None:
-        """Returns a rank's failure, its own or its group's, once all have ended."""
+        """Returns the failure of a rank or its group, once all ranks have ended; None without one."""
         if self.cause is None:
             return Failure(FailureKind.GROUP, f"the group was stuck: {self.stuck}", "") if self.stuck else None
         first, failure = self.cause
@@ -70,13 +70,13 @@ class _Attempt:
 
 
 class Group:
-    """The ranks of one job. They start each attempt together; whether another follows is decided once all have ended.
+    """The ranks of one job. They start each attempt together; once all have ended, the next one is decided.
 
     Attributes:
-        id: Its name: `g0`, `g1` …
-        slots: The slots of its ranks, by rank.
-        policy: Decides when its next attempt is due.
-        stuck: The reason it counts as stuck; None if it does not.
+        id: The name: `g0`, `g1` …
+        slots: The ranks' slots, by rank.
+        policy: Decides when the next attempt is due.
+        stuck: The reason that the group counts as stuck; None if it does not.
     """
 
     def __init__(self, name: str, slots: Iterable[str], task: Task, workplace: Workplace) -> None:
@@ -85,15 +85,15 @@ class Group:
         self.workers: list[Worker] = []
         self.policy = RestartPolicy(workplace.spec)
         self._due = [asyncio.Event() for _ in self.slots]
-        """Set for each rank that may begin the attempt and has not yet."""
+        """One event for each rank, set while the rank may begin the attempt and has not."""
         self.stuck: str | None = None
         self._task, self._workplace, self._session = task, workplace, workplace.session
         self._attempt = _Attempt()
         self._attempts = self._port_conflicts = 0
-        """Attempts started, and port conflicts in a row."""
+        """Numbers of attempts started, and of port conflicts in a row."""
         self._change = asyncio.Event()
         self._checked_at = self._watched_since = 0.0
-        """Times of the last check, and of the first since the last gap, monotonic seconds."""
+        """Times of the last check, and of the first after the last gap, monotonic seconds."""
 
     # Life of an attempt, called by the ranks
 
@@ -108,7 +108,7 @@ class Group:
                 worker.task = replace(worker.task, checkpoints=saved)
                 due.set()
             await self._attempt.ended.wait()
-            # Their last alerts may request another attempt.
+            # The ranks' last alerts may request another attempt.
             while any(worker.outcome is None for worker in self.workers):
                 await self._change.wait()
 
@@ -123,20 +123,20 @@ class Group:
         self._due[rank].clear()
 
     def pending(self, rank: int) -> bool:
-        """Returns True if another attempt follows."""
+        """Returns True if another attempt of a rank follows."""
         return self._due[rank].is_set() or self.policy.pending
 
     @property
-    def all_begun(self) -> bool:
+    def all_run_attempt(self) -> bool:
         """True if all ranks have begun the attempt, and none has ended or is ending."""
-        return not self._attempt.ending and all(worker.has_begun for worker in self.workers)
+        return not self._attempt.ending and all(worker.runs_attempt for worker in self.workers)
 
     def _notify(self) -> None:
         self._change.set()
         self._change = asyncio.Event()
 
     def end(self, stuck: str | None = None) -> None:
-        """Ends the attempt on all ranks; `stuck` is the reason if it is replaced because it is stuck."""
+        """Ends the attempt on all ranks; `stuck` is the reason that it is stuck, if that ends it."""
         attempt = self._attempt
         attempt.stuck = stuck or attempt.stuck
         if not attempt.ending:
@@ -152,7 +152,7 @@ class Group:
         self.end()
 
     async def rendezvous(self, rank: int, report: Report) -> Rendezvous | None:
-        """Waits until all ranks are ready. Returns None if the attempt is cancelled."""
+        """Waits until all ranks are ready. Returns a rank's rendezvous; None if the attempt is ending."""
         attempt = self._attempt
         attempt.ready.add(rank)
         if not self._others(attempt.ready) and not attempt.ending:
@@ -183,7 +183,7 @@ class Group:
         )
 
     async def conclude(self, rank: int, outcome: Outcome, report: Report) -> Failure | None:
-        """Waits until all ranks have ended. Returns this one's failure, its own or its group's; None without one."""
+        """Waits until all ranks have ended. Returns the failure of this rank or its group; None without one."""
         attempt = self._attempt
         if outcome.failure is not None or outcome.by_user:
             self.fail(rank)
@@ -199,7 +199,7 @@ class Group:
         return attempt.failure_of(rank)
 
     def _decide_next(self) -> None:
-        """Decides if another attempt follows, once all ranks have ended."""
+        """Decides whether another attempt follows, once all ranks have ended."""
         attempt, outcomes = self._attempt, self._attempt.outcomes.values()
         failure = attempt.cause[1] if attempt.cause is not None else None
         by_user = any(outcome.by_user for outcome in outcomes)
@@ -225,7 +225,7 @@ class Group:
     # Once a second
 
     def check(self, now: float) -> None:
-        """Checks if it is stuck at `now`, monotonic seconds, and replaces a stuck attempt if the options ask for it."""
+        """Checks whether the group is stuck at `now`, monotonic seconds; replaces a stuck attempt if the options say so."""
         if now - self._checked_at > max(_MIN_CHECK_GAP_S, self._session.spec.stuck_after_s / 2):
             self._watched_since = now
         self._checked_at, workers = now, self.workers
@@ -239,20 +239,20 @@ class Group:
             self.end(self.stuck)
 
     def _stuck_reason(self, now: float) -> str | None:
-        """Returns the reason that it is stuck; None if it is not, or while a rank is starting or ending.
+        """Returns the reason that the group is stuck; None if it is not, or while a rank is starting or ending.
 
         A deadlocked collective looks busy, with the GPU and a CPU core at 100 %: only the lack of progress shows it.
         """
         ranks = [worker.activity() for worker in self.workers]
-        same = len({activity.attempt for activity in ranks}) == 1
-        if self._attempt.ending or not same or not all(activity.settled for activity in ranks):
+        is_same_attempt = len({activity.attempt for activity in ranks}) == 1
+        if self._attempt.ending or not is_same_attempt or not all(activity.has_process for activity in ranks):
             return None
-        running = [activity for activity in ranks if activity.lives]
-        stuck_after_s, since = self._session.spec.stuck_after_s, self._watched_since
-        silent_s = _silent_s(running, stuck_after_s, since, now) if running else None
+        running = [activity for activity in ranks if activity.leader_runs]
+        stuck_after_s, start = self._session.spec.stuck_after_s, self._watched_since
+        silent_s = _silent_s(running, stuck_after_s, start, now) if running else None
         if silent_s is None:
             return None
-        stopped = [rank for rank, activity in enumerate(ranks) if activity.lives and activity.stopped]
+        stopped = [rank for rank, activity in enumerate(ranks) if activity.leader_runs and activity.stopped]
         causes = [f"{self._names([rank])} is {ranks[rank].stopped}; " for rank in stopped]
         return f"{''.join(causes)}no rank has made progress for {silent_s:.0f} s"
 
@@ -260,7 +260,7 @@ class Group:
 
     @property
     def state(self) -> WorkerState:
-        """The ranks' common state; if only some have ended, the others' state."""
+        """The state of the ranks with the highest precedence; if only some have ended, of the others."""
         states = [self.workers[rank].state for rank in self._others(self._attempt.outcomes)]
         states = states or [worker.state for worker in self.workers]
         runs = self._reports_for_all and WorkerState.RUNNING in states and WorkerState.STOPPING not in states
@@ -279,9 +279,9 @@ class Group:
         state, workers, attempt, due_at = self.state, self.workers, self._attempt, self.policy.due_at
         since = max(worker.state_since for worker in workers if worker.state is state)
         waits = bool(attempt.ready) and attempt.address is None and not attempt.ending
-        whole, views = self._reports_for_all, [worker.view(rank) for rank, worker in enumerate(workers)]
+        reports_for_all, views = self._reports_for_all, [worker.view(rank) for rank, worker in enumerate(workers)]
         # A rate of the whole group must not be added to others.
-        rates = [view.current_fps for view in views if view.newest.fps_of_group == whole]
+        rates = [view.current_fps for view in views if view.newest.fps_of_group == reports_for_all]
         known = [rate for rate in rates if rate is not None]
         return RankGroup(
             id=self.id,
@@ -305,18 +305,18 @@ class Group:
         return any(worker.fps_of_group for worker in self.workers)
 
 
-def _silent_s(ranks: Sequence[RankActivity], stuck_after_s: float, since: float, now: float) -> float | None:
-    """Returns the seconds without progress on any rank, from `since` at the earliest; None if below the limit."""
+def _silent_s(ranks: Sequence[RankActivity], stuck_after_s: float, start: float, now: float) -> float | None:
+    """Returns the seconds without progress on any rank, from `start` at the earliest; None if below the limit."""
     last = max((activity.progress_at for activity in ranks if activity.progress_at is not None), default=None)
-    if last is not None and not any(_is_building(activity, last) for activity in ranks):
-        silent_s = now - max(last, since)
+    if last is not None and not any(_is_rebuilding(activity, last) for activity in ranks):
+        silent_s = now - max(last, start)
         limit_s = max(stuck_after_s, _MAX_PROGRESS_GAP_FACTOR * max(activity.progress_every_s for activity in ranks))
-    else:  # ranks wait for each other at the start, or the first report takes long
+    else:  # ranks may wait for each other at the start, and the first report may take long
         silent_s = min(activity.idle_s for activity in ranks)
         limit_s = stuck_after_s
     return silent_s if silent_s >= limit_s else None
 
 
-def _is_building(activity: RankActivity, last: float) -> bool:
-    """Returns True if a rank is building another scene since the last progress, its own or the group's."""
+def _is_rebuilding(activity: RankActivity, last: float) -> bool:
+    """Returns True if a rank is building another scene since its own or (without one) the group's last report."""
     return not activity.in_running and (activity.progress_at is not None or activity.phase_started > last)

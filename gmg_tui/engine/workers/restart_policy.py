@@ -10,13 +10,13 @@ from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 _MIN_BACKOFF_S = 2.0
 _MAX_BACKOFF_S = 60.0
 _JITTER_SHARE = 0.25
-"""Random share of the back-off: keeps workers that raced each other from restarting at the same moment."""
+"""Random share of the back-off: workers that raced each other should not restart at the same moment."""
 HEALTHY_S = 300.0
-"""After this long in its running phase an attempt is healthy, and earlier restarts no longer count."""
+"""Seconds in its running phase after which an attempt is healthy, and earlier restarts no longer count."""
 
 
 class RestartPolicy:
-    """Counts a worker's attempts against the limits in the options. The first attempt is due at once.
+    """Counts a worker's restarts against the options' limit. The first attempt is due at once.
 
     Attributes:
         due_at: Time of the next automatic attempt, monotonic seconds; None if there is none.
@@ -25,28 +25,28 @@ class RestartPolicy:
     def __init__(self, spec: RunSpec) -> None:
         self.due_at: float | None = None
         self._spec = spec
-        self._requested = asyncio.Event()
-        self._requested.set()
+        self._due = asyncio.Event()
+        self._due.set()
         self._timer: asyncio.TimerHandle | None = None
         self._restarts = 0
         """Automatic restarts since the last healthy attempt."""
         self._is_stopped = False
-        """True from a stop until the user's next request; no attempt follows."""
+        """True from a stop until the user's next request: no attempt follows."""
 
     @property
     def pending(self) -> bool:
         """True if another attempt follows, at once or later."""
-        return self._requested.is_set() or self.due_at is not None
+        return self._due.is_set() or self.due_at is not None
 
     async def wait_until_due(self) -> None:
         """Waits until an attempt is due, and clears the request for it."""
-        while not self._requested.is_set():  # may be cleared again before this task runs
-            await self._requested.wait()
-        self._requested.clear()
+        while not self._due.is_set():  # may be cleared again before this task runs
+            await self._due.wait()
+        self._due.clear()
         self.cancel_backoff()
 
     def request(self) -> None:
-        """Requests another attempt on behalf of the user; earlier restarts no longer count."""
+        """Requests another attempt for the user; earlier restarts no longer count."""
         self._restarts, self._is_stopped = 0, False
         self.retry()
 
@@ -54,42 +54,42 @@ class RestartPolicy:
         """Requests another attempt at once, unless the worker is stopped; it does not count as a restart."""
         if not self._is_stopped:
             self.cancel_backoff()
-            self._requested.set()
+            self._due.set()
 
     def clear_request(self) -> None:
-        """Clears earlier requests: the prepared attempt fulfils them."""
-        self._requested.clear()
+        """Clears earlier requests, which the prepared attempt fulfils."""
+        self._due.clear()
 
     def cancel(self) -> None:
-        """Cancels all requests; only the user can make a new one."""
+        """Cancels all requests, and ignores others until the user's next."""
         self._is_stopped = True
         self.cancel_backoff()
-        self._requested.clear()
+        self._due.clear()
 
     def replace(self) -> bool:
         """Requests a replacement for an attempt with an alert. Returns True if another attempt follows."""
-        if self.pending:  # such as after the failure that raised the alert
+        if self.pending:  # the failure that raised the alert may have scheduled one
             return True
         if self._is_stopped or self._restarts >= self._spec.max_restarts:
             return False
         self._restarts += 1
-        self._requested.set()
+        self._due.set()
         return True
 
     def schedule(self, failure: Failure | None, *, had_progress: bool, running_s: float) -> None:
-        """Schedules another attempt, if the policy asks for one.
+        """Schedules another attempt, if `--restart` asks for one.
 
-        The last one failed with `failure`, or finished (None), after `running_s` in its running phase.
+        The last attempt failed with `failure`, or finished (None), after `running_s` in its running phase.
         """
         if running_s >= HEALTHY_S:
             self._restarts = 0
-        if self._requested.is_set() or self._is_stopped:
+        if self._due.is_set() or self._is_stopped:
             return
         spec, kind = self._spec, failure.kind if failure is not None else None
         if self._restarts < spec.max_restarts and wants_restart(spec.restart, kind, had_progress=had_progress):
             delay_s = backoff_s(self._restarts)
             self.due_at = time.monotonic() + delay_s
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._requested.set)
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._due.set)
             self._restarts += 1
 
     def cancel_backoff(self) -> None:
@@ -103,7 +103,7 @@ class RestartPolicy:
 def wants_restart(mode: RestartMode, kind: FailureKind | None, *, had_progress: bool) -> bool:
     """Returns True if `--restart` asks for another attempt; `kind` is None after exit code 0."""
     if mode is RestartMode.NEVER or kind is FailureKind.CONFIG:
-        return False  # permissions and full disks do not fix themselves
+        return False  # a missing permission or a full disk does not fix itself
     if kind is None or mode is RestartMode.ALWAYS:
         return mode is RestartMode.ALWAYS
     return mode is RestartMode.FAILURE or (kind.is_transient and not had_progress)

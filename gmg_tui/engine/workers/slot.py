@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from gmg_tui.engine.workers.worker import Worker
 
 _MAX_RING_BYTES = 8 << 20
-"""Limit for the lines of all slots together."""
+"""Limit for the newest lines of all slots together."""
 _MIN_RING_BYTES = 128 << 10
 
 
 class EngineSlot:
-    """A slot, its newest lines and metrics, and its current or last worker; number `index` of the session's `count` slots.
+    """A slot, its newest lines and history, and its current or last worker; number `index` of the session's `count` slots.
 
     Attributes:
         worker: The current or last worker; None before the first.
         attempt: The newest attempt on this machine, of any worker; None before the first.
-        lead: The slot whose worker also runs on this one; None if it has its own, or none.
+        lead: The slot whose worker also uses this one; None if it has its own worker, or none.
         idle_reason: The reason that no job starts on it; None in a plain run.
         away: The reason that nothing can run on it, such as a lost node; None if its node is connected.
         drained: True if no job is left that could start on it; unused in a plain run.
-        below_median_pct: Percent by which its rate is below the median of equal GPUs; None if not slow.
-        limit: The end of the session's allocation.
+        below_median_pct: Percent by which the worker's rate is below the median on equal GPUs; None if not slow.
+        limit: The end of the session's allocation; None if there is none.
         collision: The sign of a file that another worker also writes; None if there is none.
         others: Processes on its GPU outside this session.
     """
@@ -78,7 +78,7 @@ class EngineSlot:
         return self.attempt.readings.memory if self.attempt is not None else None
 
     def attach(self, attempt: Attempt | None) -> None:
-        """Attaches an attempt that is about to start: GPU memory in use before is not its own."""
+        """Attaches an attempt that is about to start, and records the GPU memory in use before it."""
         if isinstance(attempt, LocalAttempt):
             self.attempt = attempt
             attempt.readings.memory.measure(self.sample, frozenset(), live=False)
@@ -93,7 +93,7 @@ class EngineSlot:
             self.attempt.measure(sample, now, max(1, sharers))
 
     def remember(self, moment: float, view: model.Worker) -> None:
-        """Adds a point to its history; `moment` is Unix time in seconds, `view` the slot as clients see it."""
+        """Adds a point to the history; `moment` is Unix time in seconds, `view` the slot as clients see it."""
         if self.worker is not None:
             sample = self.sample or GpuSample("")
             point = Point(view.current_fps, sample.gpu_util_pct, sample.memory_used_mib, sample.power_w, sample.sm_pct)
@@ -129,7 +129,7 @@ class EngineSlot:
         return self._watch.alerts if self._watched == (worker, newest) else ()
 
     def diagnose(self, view: model.Worker, now: float, worker: Worker | None) -> list[Alert]:
-        """Raises the alerts of a worker, or (None) of the slot. Returns the alerts that cleared while it runs.
+        """Raises the alerts of a worker, or (None) of the slot. Returns the cleared alerts if it runs.
 
         `view` is the worker or slot as clients see it, `now` is monotonic seconds.
         """
@@ -173,12 +173,12 @@ async def find_others(slots: Iterable[EngineSlot], spec: RunSpec) -> None:
     """Updates the slots' lists of GPU processes outside the session."""
     engine_slots, name = tuple(slots), spec.agent.session if spec.agent is not None else spec.name
     own = {pid for slot in engine_slots if slot.attempt is not None for pid in slot.attempt.pids}
-    seen = {slot: slot.sample.processes or () if slot.sample is not None else () for slot in engine_slots}
+    all_processes = {slot: slot.sample.processes or () if slot.sample is not None else () for slot in engine_slots}
     others = {
         slot: [process for process in processes if not (process.foreign or process.graphics or process.pid in own)]
-        for slot, processes in seen.items()
+        for slot, processes in all_processes.items()
     }
-    listed = tuple(chain.from_iterable(others.values()))
-    described = iter(await in_daemon_thread(describe, listed) if listed else ())
+    flat = tuple(chain.from_iterable(others.values()))
+    described = iter(await in_daemon_thread(describe, flat) if flat else ())
     for slot, processes in others.items():
         slot.others = tuple(process for process in islice(described, len(processes)) if process.session != name)

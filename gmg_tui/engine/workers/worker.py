@@ -1,4 +1,4 @@
-"""A worker: a job on a slot across all its attempts; decides when the next attempt starts, and with which arguments."""
+"""A worker: a job on a slot, across all its attempts; decides when the next one starts, and with which arguments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from gmg_tui import model
-from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, StopCause, Task, unstarted
+from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, StopCause, Task, outcome_without_process
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot import EngineSlot
@@ -33,18 +33,18 @@ _MAX_RECORDS = 200
 
 
 class Worker:
-    """A job on a slot, and the commands for it. A rank has its `group` if that is managed here.
+    """A job on a slot, and the commands for it; `group` is the group of a rank, if this engine manages it.
 
     Attributes:
-        task: The task of its newest attempt, or of the next.
-        policy: Decides when its next attempt is due; for a rank, the group's policy.
-        newest: Its newest prepared attempt; None before the first.
+        task: The task of the next attempt, or of a current one.
+        policy: Decides when the next attempt is due; shared by the ranks of a group.
+        newest: The newest prepared attempt; None before the first.
         past: Records of earlier attempts, oldest first.
-        stuck: The reason it counts as stuck; None if it does not.
-        failure: The last attempt's failure, its own or its group's; None if there is none.
-        outcome: Result of its last attempt; None before and during an attempt.
+        stuck: The reason that it counts as stuck; None if it does not.
+        failure: The failure of the last attempt or its group; None if there is none.
+        outcome: The outcome of the last attempt; None before and during an attempt.
         follows_rank0: True if rank 0 reports progress for it.
-        concluded: Set while no process is left, and none follows unless the user asks for one.
+        concluded: Set while it has ended: no attempt runs, and none follows unless requested by the user.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Worker:
         self._stop_reason: str | None = None
         """The reason it was stopped; None if by the user."""
         self._is_done = False
-        """True if it was stopped because its work is done."""
+        """True if it was stopped by an alert that its work is done."""
 
     # Life
 
@@ -124,14 +124,14 @@ class Worker:
     def _schedule_next(self, outcome: Outcome) -> None:
         if outcome.final:
             self.policy.cancel()
-        elif outcome.again:
+        elif outcome.retry:
             self.policy.retry()
         # A job that could not be prepared returns to its queue.
         elif not outcome.by_user and not (outcome.unprepared and self.task.job is not None):
             self.policy.schedule(outcome.failure, had_progress=outcome.had_progress, running_s=outcome.running_s)
 
     def _final_state(self, outcome: Outcome) -> tuple[WorkerState, str | None]:
-        """Returns the final state of an attempt with this outcome, and the reason."""
+        """Returns the final state of an attempt with this outcome, and the reason; None without one."""
         if outcome.by_user and self.failure is None:  # otherwise another rank failed first
             return WorkerState.FINISHED if self._is_done else WorkerState.STOPPED, self._stop_reason
         if self.failure is not None:
@@ -188,18 +188,18 @@ class Worker:
         self._recorder.changed(self, is_new_state=is_new_state)
 
     def on_prepared(self) -> None:
-        """Handles the end of its attempt's preparation, which fulfils all earlier requests."""
+        """Handles the end of its attempt's preparation: the attempt fulfils all earlier requests."""
         if self.newest is not None:
             self.past.append(self.attempt or self.newest.record())
         self.newest = self._attempt
         self._engine_slot.attach(self._attempt)
-        if self.has_begun if self._group is None else self._group.all_begun:
+        if self.runs_attempt if self._group is None else self._group.all_run_attempt:
             self.policy.clear_request()
         self.reason = None
         self.changed()
 
     async def reserve(self, number: int) -> None:
-        """Records the number of a job's attempt before its start: if the engine is killed, it is not used again."""
+        """Records the number of a job's attempt before its start, so that it is not reused if the engine is killed."""
         if self.task.job is not None:
             self._recorder.amend(self, reserved=number)
             await self._recorder.written()
@@ -219,7 +219,7 @@ class Worker:
             self.stuck = reason
 
     async def rendezvous(self) -> Rendezvous | None:
-        """Waits until all ranks of its group are ready. Returns None outside a group, or if the attempt is cancelled."""
+        """Returns its rendezvous, once all ranks of a group managed here are ready; None if the attempt is ending."""
         if self._group is None:
             return self.task.rendezvous
         return await self._group.rendezvous(self._rank, self.set_wait_reason)
@@ -252,7 +252,7 @@ class Worker:
         if self._attempt is not None:
             self._attempt.stop(stop)
         elif not self._idle_state.ended:
-            was_preparing, self.outcome = True, unstarted(stop)
+            was_preparing, self.outcome = True, outcome_without_process(stop)
             self._enter(WorkerState.STOPPED, self._stop_reason)
         if was_preparing and self._group is not None:
             self._group.end()
@@ -262,9 +262,9 @@ class Worker:
         if self._attempt is not None:
             self._attempt.stop(Stop(StopCause.GROUP))
 
-    def pass_on(self, number: signal.Signals) -> bool:
-        """Sends a signal to its first process if that handles it. Returns True if it does."""
-        return self._attempt is not None and self._attempt.pass_on(number)
+    def forward_signal(self, number: signal.Signals) -> bool:
+        """Forwards a signal to its first process if that has a handler. Returns True if sent."""
+        return self._attempt is not None and self._attempt.forward_signal(number)
 
     def respond(self, alert: Alert) -> None:
         """Applies the action of `--on` to a new alert."""
@@ -277,7 +277,7 @@ class Worker:
             attempt.stop(Stop(StopCause.ALERT, reason=reason))
 
     def follow_rank0(self) -> None:
-        """Shows it as running because rank 0 reports for all ranks."""
+        """Shows the worker as running, because rank 0 reports for all ranks."""
         if not self.follows_rank0 and not self.fps_of_group and self.state.undisturbed:
             self.follows_rank0 = True
             self.changed()
@@ -290,7 +290,7 @@ class Worker:
 
     @property
     def state(self) -> WorkerState:
-        """The state; during an attempt, the attempt's."""
+        """The worker's state; during an attempt, the attempt's."""
         attempt = self._attempt
         if attempt is None or self._idle_state is WorkerState.STOPPING:
             return self._idle_state
@@ -300,8 +300,8 @@ class Worker:
         return WorkerState.RUNNING if self.follows_rank0 and state.beginning else state
 
     @property
-    def has_begun(self) -> bool:
-        """True if its attempt has begun and is not ending."""
+    def runs_attempt(self) -> bool:
+        """True if its attempt runs and no stop was requested."""
         return (attempt := self._attempt) is not None and attempt.life is Life.ALIVE and attempt.stopped is None
 
     @property
@@ -326,11 +326,11 @@ class Worker:
 
     @property
     def unready(self) -> str | None:
-        """The reason, outside the script, that preparation of its last attempt failed."""
+        """The reason, outside the script, that its last attempt got no process or lost it; None if there is none."""
         return self.outcome.unready if self.outcome is not None else None
 
     def activity(self) -> RankActivity:
-        """Returns its activity for the check of its group."""
+        """Returns the rank's activity, for its group's check."""
         return self.newest.activity() if self.newest is not None else RankActivity()
 
     def view(self, index: int) -> model.Worker:
@@ -363,7 +363,7 @@ class Worker:
         )
 
     async def details(self) -> Details:
-        """Returns the content of a details page. Raises `GmgError` if that is not available."""
+        """Returns the content of its details page. Raises `GmgError` if a node does not send it."""
         if self.newest is None:
             return Details(self.slot.name, (), self._workplace.spec.cwd, {}, (), "not asked yet", ())
         details, newest = await self.newest.details(), self.newest.record()

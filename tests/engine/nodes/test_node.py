@@ -174,14 +174,14 @@ async def test_a_worker_that_was_stopped_is_no_longer_stuck_whatever_its_node_re
     await asyncio.sleep(0.05)
     newest = structs.replace(NO_ATTEMPT, number=1)
     view = Worker("n1/cpu0", 0, WorkerState.RUNNING, newest=newest, alerts=alerts(stuck="no output for 9 s"))
-    seen = RankActivity(attempt=1, settled=True, lives=True)
+    seen = RankActivity(attempt=1, has_process=True, leader_runs=True)
     report = AttemptReport(attempt.assignment.key, view, seen)
     for stops, idle in ((False, "no output for 9 s"), (True, None)):
         if stops:
             attempt.stop(Stop())
         attempt.apply_report(report)
         assert listener.set_idle.call_args.args == (idle,)
-        assert attempt.activity().settled is not stops
+        assert attempt.activity().has_process is not stops
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 
