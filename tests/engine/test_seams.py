@@ -290,9 +290,9 @@ def test_a_slot_that_is_not_ready_twice_stays_closed_after_the_first_pause(monke
     now += board.pause("cpu0", "no answer") - 1
     pause_s = board.pause("cpu0", "no answer")
     now += 2
-    assert [*board.open()] == []
+    assert [*board.ready_slots()] == []
     now += pause_s
-    assert [slot.slot.name for slot in board.open()] == ["cpu0"]
+    assert [slot.slot.name for slot in board.ready_slots()] == ["cpu0"]
 
 
 def test_the_memory_in_a_sample_from_before_an_attempt_is_not_its_own() -> None:

@@ -129,7 +129,7 @@ def test_a_job_that_fits_nowhere_waits_and_lets_others_pass() -> None:
     board.queue.occupy(2)
     assert board.next() == Allotment(), "20,000 MiB of the free 48,000 are for job 2"
     board.update()
-    lack = "58.6 GiB, as before, and 27.3 GiB are free"
+    lack = "58.6 GiB, as before, but only 27.3 GiB are free"
     assert board.slots["a-2"].idle_reason == f"job 1 needs {lack}"
     assert board.wait_reason(1) == f"for memory: it needs {lack}"
     assert board.wait_reason(2) is None

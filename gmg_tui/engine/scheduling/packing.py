@@ -9,7 +9,7 @@ from gmg_tui.model import JobRecord, WorkerState, units
 _WARM_UP_S = 12.0
 """Seconds to wait for rates, means over 10 s, after the jobs on a GPU change."""
 _SAMPLES = 20
-"""Samples to collect of each combination, one per second, before comparing them."""
+"""Samples of each combination, one per second, needed to compare them."""
 _MIN_DIFFERENCE_PCT = 1.0
 
 
@@ -22,7 +22,7 @@ class Running(NamedTuple):
 
 
 class Packing:
-    """Compares `per_gpu` jobs on a GPU with one; `report` gets the result once both have been observed."""
+    """Compares the speed of `per_gpu` jobs on a GPU with one; `report` gets the verdict after enough samples."""
 
     def __init__(self, per_gpu: int, report: Callable[[str], None]) -> None:
         self._per_gpu, self._report = per_gpu, report
@@ -81,13 +81,13 @@ def _verdict(count: int, size: int | None, other: int | None, gain_pct: float) -
 _MAX_IDLE_MIB = 1024.0
 """A GPU with at most this much memory in use counts as idle."""
 _TOLERANCE = 0.05
-"""Deviation of a job's need from its last peak, as allocators vary: assumed lower, or higher if the job failed."""
+"""A job's need may differ from its last peak by this much: assume less, or more if the job failed."""
 
 
 def free_mib(engine_slot: EngineSlot, beside: Iterable[tuple[EngineSlot, JobRecord]]) -> float | None:
-    """Returns the memory free for another job on a slot's GPU; None if the GPU is idle, or if unknown.
+    """Returns the memory free for another job on a slot's GPU; None if unknown, or if the whole GPU is free.
 
-    `beside` are the jobs running on the GPU, with their slots: their known needs are reserved.
+    `beside` are the jobs running on the GPU, with their slots: memory that they are known to need is not free.
     """
     sample, jobs = engine_slot.sample, list(beside)
     if sample is None or sample.memory_free_mib is None or sample.memory_used_mib is None:
@@ -102,12 +102,12 @@ def free_mib(engine_slot: EngineSlot, beside: Iterable[tuple[EngineSlot, JobReco
     return max(0.0, sample.memory_free_mib - growth_mib)
 
 
-def shortage(job: JobRecord, room_mib: float | None) -> str | None:
+def shortage(job: JobRecord, available_mib: float | None) -> str | None:
     """Describes the shortage if a job does not fit, judged by its last peak; None if it may fit."""
     need_mib = job.last.memory_peak_mib
-    if need_mib is None or room_mib is None:
+    if need_mib is None or available_mib is None:
         return None
     has_failed = job.last.state is WorkerState.FAILED
-    if need_mib * (1 + _TOLERANCE if has_failed else 1 - _TOLERANCE) <= room_mib:
+    if need_mib * (1 + _TOLERANCE if has_failed else 1 - _TOLERANCE) <= available_mib:
         return None
-    return f"{units.mib(need_mib)}, as before, and {units.mib(room_mib)} are free"
+    return f"{units.mib(need_mib)}, as before, but only {units.mib(available_mib)} are free"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _COLLECT_INTERVAL_S = 2.0
-"""Interval of checks of GPUs in use by others."""
+"""Interval of checks for GPUs that others have left."""
 
 
 class QueueScheduler:
@@ -51,7 +51,7 @@ class QueueScheduler:
         self._wake = asyncio.Event()
         self._jobs = board.jobs
         self._stopping: set[asyncio.Task[None]] = set()
-        self._interrupted = "interrupted: the session was stopped"
+        self._interrupt_reason = "interrupted: the session was stopped"
         board.update()
 
     # Life
@@ -64,7 +64,7 @@ class QueueScheduler:
         return self.source is None or self.source.ended or self.board.ending
 
     def wake(self) -> None:
-        """Triggers a look for jobs that can start."""
+        """Triggers a search for jobs that can start."""
         self._wake.set()
 
     async def run(self) -> None:
@@ -74,22 +74,22 @@ class QueueScheduler:
                 self._wake.clear()
                 if self.source is not None:
                     self.source.refill()
-                if self._queue.waiting and any(each.drained for each in self._slots.values()):
+                if self._queue.waiting and any(engine_slot.drained for engine_slot in self._slots.values()):
                     self.board.update()
-                    self._changed()  # takes the leases of GPUs that are needed again
-                for run in self._begin():
+                    self._changed()  # leases the GPUs that are needed again
+                for run in self._assign_slots():
                     tasks.create_task(self._run_job(run), name=f"job {run.number}")
                 self.board.update()
                 self._changed()
                 await self._wake.wait()
 
-    def _begin(self) -> Iterator[JobRun]:
-        """Assigns slots to the jobs that can start now, one by one: each uses up memory."""
+    def _assign_slots(self) -> Iterator[JobRun]:
+        """Yields the jobs that can start now, with their slots; each leaves less memory for the next."""
         while (next_job := self.board.next()).job is not None and not next_job.missing:
             self._jobs |= dict.fromkeys(next_job.slots, next_job.job)
             record = self._queue.occupy(next_job.job)
-            # Now, so that commands do not reach the slots' previous workers.
-            run = self._run(record, [self._slots[slot] for slot in next_job.slots])
+            # Not later: commands would reach the slots' previous workers.
+            run = self._make_run(record, [self._slots[slot] for slot in next_job.slots])
             self.runs[run.number] = run
             yield run
 
@@ -104,7 +104,7 @@ class QueueScheduler:
             self.act(QueueAction.RETRY, (record.number,))
         self._wake.set()
 
-    def _run(self, record: JobRecord, engine_slots: Sequence[EngineSlot]) -> JobRun:
+    def _make_run(self, record: JobRecord, engine_slots: Sequence[EngineSlot]) -> JobRun:
         if record.world_size is not None:
             record = structs.replace(record, group=f"g{record.number}")
         log = sessions.job_log(record)
@@ -143,11 +143,11 @@ class QueueScheduler:
         stopped, ended_well = run.stopped_rank, lead.state in {WorkerState.STOPPED, WorkerState.FINISHED}
         if stopped is not None and ended_well:
             if run.interrupted and not run.stopped:
-                return self._recorder.release(lead, state=waiting, reason=self._interrupted, ended=None)
+                return self._recorder.release(lead, state=waiting, reason=self._interrupt_reason, ended=None)
             return self._recorder.release(lead, state=stopped.state, reason=stopped.reason)
         failed_on = self._requeue(run) if not run.stopped else None
         if failed_on is not None:
-            first = self._queue.front_position  # so that the cause is found soon
+            first = self._queue.front_position  # shows soon if the GPU is the cause
             return self._recorder.release(lead, state=waiting, reason=_failed_on(failed_on), ended=None, position=first)
         cause = run.group.cause if run.group is not None and lead.state is WorkerState.FAILED else None
         return self._recorder.release(lead, **({} if cause is None else {"reason": cause}))
@@ -155,12 +155,12 @@ class QueueScheduler:
     def _requeue(self, run: JobRun) -> str | None:
         """Requeues a job whose GPU failed, and earlier ones that failed there. Returns the GPU's slot."""
         for engine_slot, worker in zip(run.engine_slots, run.workers, strict=True):
-            back, name = self.board.judge(engine_slot, worker), engine_slot.slot.name
-            for number in back[:-1]:
+            requeued, name = self.board.judge(engine_slot, worker), engine_slot.slot.name
+            for number in requeued[:-1]:
                 record = self._queue.requeue(number, _failed_on(name))
                 if record is not None:
                     self._recorder.keep(record)
-            if back:
+            if requeued:
                 return name
         return None
 
@@ -171,18 +171,18 @@ class QueueScheduler:
             self._wake.set()
 
     def beat(self) -> None:
-        """Checks for jobs that failed on one GPU but compute on another, and measures trials."""
+        """Runs each second: checks suspected GPUs, logs benched ones, and measures trials and packing."""
         self.board.watch(worker for run in self.runs.values() for worker in run.workers)
-        for name, why in self.board.newly_benched().items():
+        for name, reason in self.board.newly_benched().items():
             self._queue.version += 1
-            _log.warning("%s is benched: %s", name, why)
+            _log.warning("%s is benched: %s", name, reason)
         if self.source is not None:
             self.source.beat()
         if self.packing is not None:
             self.packing.sample(self._slots.values(), time.monotonic())
 
     async def collect(self, gpus: FreeGpus, wait_s: float) -> None:
-        """Opens slots as their GPUs become free, until it has all, or gives up after `wait_s`."""
+        """Opens slots as their GPUs become free; benches GPUs that are still in use after `wait_s`."""
         until = time.monotonic() + wait_s
         while not gpus.complete and time.monotonic() < until:
             if self.board.set_awaited(await in_daemon_thread(gpus.acquire)):
@@ -190,7 +190,7 @@ class QueueScheduler:
                 self._wake.set()
             await asyncio.sleep(_COLLECT_INTERVAL_S)
         if not gpus.complete:
-            self.board.give_up(wait_s)
+            self.board.bench_awaited(wait_s)
             self._wake.set()
 
     # State
@@ -220,12 +220,12 @@ class QueueScheduler:
         )
 
     def _occupants(self) -> list[tuple[JobRecord, float]]:
-        """Returns the jobs that occupy slots, and for how many seconds."""
+        """Returns the jobs that occupy slots, with the seconds since each got them."""
         runs = self.runs.values()
-        return [job for run in runs if (job := self._recorder.occupant(run.slots[0])) is not None]
+        return [found for run in runs if (found := self._recorder.occupant(run.slots[0])) is not None]
 
     def view(self, first: int, count: int) -> tuple[JobRecord, ...]:
-        """Returns a part of the queue."""
+        """Returns up to `count` jobs of the queue, from index `first` on."""
         order = self._queue.order()
         first = max(0, min(first, len(order)))
         numbers = order[first : first + max(0, count)]
@@ -233,7 +233,7 @@ class QueueScheduler:
         return tuple(self._displayed(live.get(number, self._queue.records[number])) for number in numbers)
 
     def _displayed(self, record: JobRecord) -> JobRecord:
-        """Returns a record as clients see it: only the numbers among the script's results, as texts may be long."""
+        """Returns a record as clients see it, without long texts: arguments, environment, non-numeric results."""
         last = structs.replace(record.last, args=(), given=(), env={})
         reason = self.board.wait_reason(record.number) or record.reason
         return structs.replace(record, result={}, last=last, reason=reason)
@@ -241,7 +241,7 @@ class QueueScheduler:
     # Commands
 
     def act(self, action: QueueAction, numbers: tuple[int, ...]) -> None:
-        """Acts on each job independently. Raises `GmgError` naming each job that refused."""
+        """Acts on each job independently. Raises `GmgError` with the reasons of all that refuse."""
         refused = []
         for number in numbers:
             try:
@@ -275,14 +275,14 @@ class QueueScheduler:
         self._wake.set()
 
     def use(self, slot: str, *, used: bool) -> None:
-        """Enables a slot, and its GPU's others, for jobs, or disables them. Raises `GmgError` for an unknown slot."""
+        """Enables or disables a slot, with all others on its GPU. Raises `GmgError` for an unknown slot."""
         self.board.use(slot, used=used)
-        self._changed()  # takes the GPU's lease
+        self._changed()  # leases the GPU
         self._queue.version += 1
         self._wake.set()
 
     def edit(self, slot: str, args: tuple[str, ...], env: dict[str, str]) -> None:
-        """Stops the job that occupies a slot, and queues it first with other arguments, as a new job.
+        """Stops the job on a slot, and queues a copy with other arguments as the next job.
 
         The old job keeps its results. Raises `GmgError` if no job runs on the slot.
         """
@@ -310,7 +310,7 @@ class QueueScheduler:
         self._wake.set()
 
     def restart(self, slot: str) -> None:
-        """Restarts the job that occupies a slot, or reruns the last one there if it did not finish."""
+        """Restarts the job that occupies a slot, or reruns the last one there. Raises `GmgError` if it has finished."""
         worker = self._slots[slot].worker
         if worker is None or worker.task.job is None:
             raise GmgError(f"no job has run on {slot} yet", 1)
@@ -330,7 +330,7 @@ class QueueScheduler:
             if self.source is not None:
                 self.source.act(QueueAction.RETRY, number)
             run.again = True
-        elif self._queue.records[number].state is not WorkerState.WAITING:  # else another rank has requeued it
+        elif self._queue.records[number].state is not WorkerState.WAITING:  # not requeued through another rank
             self.act(QueueAction.RETRY, (number,))
 
     def stop(self, slot: str, *, kill: bool) -> None:
@@ -352,7 +352,7 @@ class QueueScheduler:
 
     async def _stop_once_written(self, run: JobRun, stop: Stop) -> None:
         await self._recorder.written()
-        if run.stopped:  # else restarted by now
+        if run.stopped:  # not restarted since
             run.stop(stop)
 
     def end(self, *, kill: bool, reason: str | None) -> None:
@@ -360,7 +360,7 @@ class QueueScheduler:
         if self.source is not None:
             self.source.end(reason)
         self.board.ending = True
-        self._interrupted = f"interrupted: {reason}" if reason is not None else self._interrupted
+        self._interrupt_reason = f"interrupted: {reason}" if reason is not None else self._interrupt_reason
         for run in self.runs.values():
             run.interrupt(Stop(kill=kill, reason=reason))
         self.board.update()

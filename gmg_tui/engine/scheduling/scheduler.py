@@ -29,24 +29,24 @@ class PlainScheduler:
         self._slots, self._workplace, self._recorder = slots, workplace, recorder
         spec, states = workplace.spec, list(slots.values())
         if torchrun.is_torchrun(spec.script, module=spec.module):
-            self.job_runs = [self._run(states[:1], states)]
+            self.job_runs = [self._make_run(states[:1], states)]
             for engine_slot in states[1:]:
                 engine_slot.lead = states[0]
         else:
             size = 1 if spec.ddp is None else spec.ddp.size or len(states)
             parts = [states[first : first + size] for first in range(0, len(states), size)]
             names = [f"g{number}" if spec.ddp is not None else None for number in range(len(parts))]
-            self.job_runs = [self._run(part, part, name) for part, name in zip(parts, names, strict=True)]
+            self.job_runs = [self._make_run(part, part, name) for part, name in zip(parts, names, strict=True)]
         self._workers = {worker.slot.name: worker for run in self.job_runs for worker in run.workers}
 
-    def _run(self, ranks: Sequence[EngineSlot], seen: Sequence[EngineSlot], group: str | None = None) -> JobRun:
-        """Returns a job on the slots of `ranks`, whose processes see the GPUs of the slots `seen`."""
+    def _make_run(self, ranks: Sequence[EngineSlot], visible: Sequence[EngineSlot], group: str | None = None) -> JobRun:
+        """Returns a job with a process on each slot of `ranks`, all of which see the GPUs of the `visible` slots."""
         spec, count = self._workplace.spec, len(self._slots)
-        cards = tuple(each.slot for each in seen) if len(seen) > 1 or group is not None else ()
-        logs = [f"{sessions.LOGS}/{each.slot.name}.log" for each in ranks]
+        cards = tuple(seen.slot for seen in visible) if len(visible) > 1 or group is not None else ()
+        logs = [f"{sessions.LOGS}/{rank.slot.name}.log" for rank in ranks]
         tasks = [
-            Task(spec.args, spec.env, each.index, count, log, cards, resume_args=spec.resume_args)
-            for each, log in zip(ranks, logs, strict=True)
+            Task(spec.args, spec.env, rank.index, count, log, cards, resume_args=spec.resume_args)
+            for rank, log in zip(ranks, logs, strict=True)
         ]
         run = JobRun(ranks[0].index + 1, ranks, tasks, self._workplace, self._recorder, group)
         for engine_slot, worker in zip(ranks, run.workers, strict=True):
@@ -65,7 +65,7 @@ class PlainScheduler:
         """Runs all workers until cancelled; cancelling kills them."""
         async with asyncio.TaskGroup() as tasks:
             for run in self.job_runs:
-                tasks.create_task(run.run(stays=True), name=run.slots[0])
+                tasks.create_task(run.run(until_cancelled=True), name=run.slots[0])
 
     def restart(self, slot: str) -> None:
         """Restarts the slot's worker."""
@@ -96,12 +96,12 @@ class PlainScheduler:
 
 
 class JobRun:
-    """A job on its slots, with a worker on each: its only one, or its ranks in order.
+    """A job on its slots, with one worker, or one for each rank in order.
 
     Attributes:
         stopped: True if the user stopped it, rather than the whole session.
-        interrupted: True if only the end of the session stopped it.
-        again: True if it runs again once it has left its slots.
+        interrupted: True if the end of the session stopped it.
+        again: True if it is to run again once it has left its slots.
         edited: Number of the job that continues it with other arguments; None if it was not edited.
         group: Its ranks; None if it is one process.
     """
@@ -115,31 +115,31 @@ class JobRun:
         recorder: Recorder,
         group: str | None = None,
     ) -> None:
-        """`tasks` has one for each slot; `group` is the name of their group, None for a single process."""
+        """`tasks` has one task for each slot; `group` is the group's name, None for a single process."""
         self.number = number
         self.stopped = self.interrupted = self.again = False
         self.edited: int | None = None
         self.engine_slots = tuple(engine_slots)
         self.slots = tuple(engine_slot.slot.name for engine_slot in engine_slots)
         self.group = Group(group, self.slots, tasks[0], workplace) if group is not None else None
-        for number, (engine_slot, task) in enumerate(zip(engine_slots, tasks, strict=True)):
-            own = replace(task, rank=self.group.rank(number)) if self.group is not None else task
+        for rank, (engine_slot, task) in enumerate(zip(engine_slots, tasks, strict=True)):
+            own = replace(task, rank=self.group.rank(rank)) if self.group is not None else task
             engine_slot.worker = Worker(engine_slot, own, workplace, recorder, self.group)
             engine_slot.idle_reason = None
-        self.workers = tuple(each.worker for each in engine_slots if each.worker is not None)
+        self.workers = tuple(slot.worker for slot in engine_slots if slot.worker is not None)
 
     @property
     def lead(self) -> Worker:
         """The worker that represents the job: its only one, or rank 0."""
         return self.workers[0]
 
-    async def run(self, *, stays: bool = False) -> None:
-        """Runs the workers until all have ended for good; with `stays` until cancelled. Cancelling kills them."""
+    async def run(self, *, until_cancelled: bool = False) -> None:
+        """Runs the workers until all have ended for good, or `until_cancelled`. Cancelling kills them."""
         tasks = [asyncio.create_task(worker.run(), name=worker.slot.name) for worker in self.workers]
         if self.group is not None:
             tasks.append(asyncio.create_task(self.group.run(), name=self.group.id))
-        if not stays:
-            tasks.append(asyncio.create_task(self._concluded()))
+        if not until_cancelled:
+            tasks.append(asyncio.create_task(self._wait_concluded()))
         try:
             (done, *_), _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -148,8 +148,8 @@ class JobRun:
             await asyncio.gather(*tasks, return_exceptions=True)
         done.result()
 
-    async def _concluded(self) -> None:
-        """Waits until all workers have ended and none is about to restart."""
+    async def _wait_concluded(self) -> None:
+        """Waits until all workers have ended and none will restart."""
         while not all(worker.concluded.is_set() for worker in self.workers):
             for worker in self.workers:
                 await worker.concluded.wait()
@@ -161,8 +161,8 @@ class JobRun:
 
     def interrupt(self, stop: Stop) -> None:
         """Stops all its workers because the session ends."""
-        goes_on = any(not worker.state.ended and worker.state is not WorkerState.STOPPING for worker in self.workers)
-        self.interrupted |= goes_on or self.lead.policy.pending
+        unfinished = any(not worker.state.ended and worker.state is not WorkerState.STOPPING for worker in self.workers)
+        self.interrupted |= unfinished or self.lead.policy.pending
         self.stop(stop)
 
     @property

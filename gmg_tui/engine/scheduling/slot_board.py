@@ -16,15 +16,15 @@ from gmg_tui.model.errors import GmgError
 MAX_EARLY_FAILURES = 3
 """Suspect a GPU after this many early failures in a row."""
 EARLY_FAILURE_S = 600.0
-"""A job that fails later has computed, even without reporting progress."""
+"""A job that runs for longer has computed, even if it reports no progress."""
 _UNREADY_PAUSE_S = 5.0
-"""Pause of a slot whose GPU has not answered."""
+"""Pause of the slots of a GPU that does not answer."""
 LOST_GPU_GRACE_S = 60.0
-"""Bench a GPU that is lost for longer."""
+"""Bench a GPU that is lost for this long."""
 
 
 class Allotment(NamedTuple):
-    """The next job with its slots, or with reserved slots while it needs more than are free."""
+    """The next job with its slots, or with those reserved for it while it waits for more."""
 
     job: int | None = None
     """Number of the job; None if none can start or has slots reserved."""
@@ -45,19 +45,19 @@ def allot(
     A job that needs several slots reserves free ones until it has enough; otherwise smaller jobs behind it would take each
     slot as it becomes free, and it would wait forever.
 
-    `free` slots are ready now, `usable` ones at some time; `may_run` excludes slots beyond the job's own restrictions.
+    `free` slots are ready now, `usable` ones now or later; `may_run` excludes more slots for a job.
     """
     refused: set[tuple[object, ...]] = set()
     for job in jobs:
-        usable_to = tuple(slot for slot in usable if may_run(job, slot))
-        kind = job.width, job.only, usable_to
+        allowed = tuple(slot for slot in usable if may_run(job, slot))
+        kind = job.width, job.only, allowed
         if kind in refused:
             continue
-        fit = [slot for slot in free if job.only in (None, slot) and slot in usable_to]
+        fit = [slot for slot in free if job.only in (None, slot) and slot in allowed]
         if len(fit) >= job.width:
             return Allotment(job.number, tuple(fit[: job.width]))
         refused.add(kind)
-        if job.only is None and 1 < job.width <= len(usable_to):
+        if job.only is None and 1 < job.width <= len(allowed):
             return Allotment(job.number, tuple(fit), job.width - len(fit))
         if not free:
             break
@@ -71,25 +71,25 @@ class _Card:
     disabled: bool = False
     """True if the user disabled it for jobs."""
     benched: str | None = None
-    """The reason to start no job until the user allows it: early failures, a lost GPU, or wrong results."""
+    """The reason that no job starts until the user enables it; None if it is not benched."""
     awaited: str | None = None
-    """The wait reason while others use the GPU."""
+    """The wait reason while others use the GPU; None otherwise."""
     unready: str = ""
-    """The reason that the driver did not answer, which closes it for a while."""
+    """The driver's last failure to answer."""
     paused_until: float = 0.0
-    """Monotonic seconds."""
+    """End of the pause after that failure, monotonic seconds."""
     failed: list[int] = field(default_factory=list)
-    """Jobs that failed early on it since one last computed on it."""
+    """Jobs that have failed early on it since the last one that computed."""
     suspected: str | None = None
-    """The reason for suspecting it: it runs only failed jobs of other GPUs, and its own run elsewhere, to find the cause."""
+    """The reason to suspect it. To find the cause, its failed jobs run on other GPUs, and it runs only theirs."""
     lost_since: float | None = None
-    """Monotonic seconds."""
+    """Start of its loss, monotonic seconds; None if it is not lost."""
     fatal: str | None = None
     """The last fatal error from the driver; it benches the GPU once."""
 
     @property
-    def shut(self) -> bool:
-        """True if no job starts on it until the user allows it or others leave it."""
+    def blocked(self) -> bool:
+        """True if no job starts on it until the user enables it or others leave it."""
         return self.disabled or self.benched is not None or self.awaited is not None
 
 
@@ -112,11 +112,10 @@ class SlotBoard:
         """Requeued jobs and the GPU they failed on: a job that fails on two GPUs stays failed."""
         self._witnesses: dict[int, _Card] = {}
         """Requeued jobs that have not ended, with the suspected GPU."""
-        self._reserved = Allotment()
-        """The current allotment."""
+        self._allotment = Allotment()
         self._nvml_error: str | None = None
         self._reported: dict[str, str] = {}
-        """The benched slots that were reported."""
+        """The benched slots at the last call of `newly_benched`, with the reasons."""
 
     # State
 
@@ -128,7 +127,7 @@ class SlotBoard:
         return not self._card(self.slots[slot]).disabled
 
     def use(self, slot: str, *, used: bool) -> None:
-        """Enables a slot, and its GPU's others, or disables them. Raises `GmgError` for an unknown slot."""
+        """Enables or disables a slot, with all others on its GPU. Raises `GmgError` for an unknown slot."""
         if slot not in self.slots:
             raise GmgError(f"no slot {slot}; there are {', '.join(self.slots)}", 1)
         card = self._card(self.slots[slot])
@@ -136,44 +135,44 @@ class SlotBoard:
         if used:
             card.benched, card.lost_since = None, None
             card.failed.clear()
-            self._clear(card)
+            self._clear_suspicion(card)
             self._requeued = {job: other for job, other in self._requeued.items() if other is not card}
 
-    def pause(self, slot: str, why: str) -> float:
-        """Closes a slot whose GPU does not answer, and its GPU's others, for a while. Returns the seconds."""
+    def pause(self, slot: str, reason: str) -> float:
+        """Pauses all slots of a GPU that does not answer. Returns the seconds."""
         card = self._card(self.slots[slot])
-        card.unready, card.paused_until = why, time.monotonic() + _UNREADY_PAUSE_S
+        card.unready, card.paused_until = reason, time.monotonic() + _UNREADY_PAUSE_S
         return _UNREADY_PAUSE_S
 
     def set_awaited(self, reasons: Mapping[str, str]) -> bool:
-        """Closes the slots of GPUs in use by others, by UUID, and opens the rest. Returns True if any changed."""
+        """Closes the slots of GPUs used by others (`reasons` by UUID), opens the rest. Returns True if any changed."""
         before = [card.awaited for card in self._cards.values()]
         for uuid, card in self._cards.items():
             card.awaited = reasons.get(uuid)
         return before != [card.awaited for card in self._cards.values()]
 
-    def give_up(self, waited_s: float) -> None:
+    def bench_awaited(self, waited_s: float) -> None:
         """Benches the GPUs that others still use."""
         for card in self._cards.values():
             if card.awaited is not None:
                 card.benched, card.awaited = f"not free after {units.span(waited_s)}: {card.awaited}", None
 
     def needed(self) -> set[str | None]:
-        """Returns the UUIDs of GPUs that run jobs or will."""
+        """Returns the UUIDs of GPUs that run jobs or will; None stands for CPU slots."""
         slots = self.slots.items()
         return {
-            each.gpu_uuid for name, each in slots if name in self.jobs or not (each.drained or self._card(each).shut)
+            slot.gpu_uuid for name, slot in slots if name in self.jobs or not (slot.drained or self._card(slot).blocked)
         }
 
     @property
     def lanes(self) -> int:
         """Number of slots that run jobs or will."""
-        return sum(not self._card(engine_slot).shut for engine_slot in self.slots.values())
+        return sum(not self._card(engine_slot).blocked for engine_slot in self.slots.values())
 
     def benched(self) -> dict[str, str]:
         """Returns the slots of benched GPUs, with the reason."""
         reasons = {name: self._card(engine_slot).benched for name, engine_slot in self.slots.items()}
-        return {name: why for name, why in reasons.items() if why is not None}
+        return {name: reason for name, reason in reasons.items() if reason is not None}
 
     @property
     def stranded(self) -> bool:
@@ -183,15 +182,15 @@ class SlotBoard:
         kinds = list(self.queue.requirements)
         return any(_suffices(used, *kind) for kind in kinds) and not any(_suffices(left, *kind) for kind in kinds)
 
-    # Which GPUs are benched
+    # Benching
 
     def newly_benched(self) -> dict[str, str]:
-        """Returns the slots that were benched since the last call, and why."""
+        """Returns the slots benched since the last call, with the reasons."""
         before, self._reported = self._reported, self.benched()
-        return {name: why for name, why in self._reported.items() if name not in before}
+        return {name: reason for name, reason in self._reported.items() if name not in before}
 
     def check_gpus(self, nvml_error: str | None, now: float) -> None:
-        """Benches GPUs by the slots' newest samples at `now`, monotonic seconds."""
+        """Benches GPUs with a fatal error, or lost for too long, by their newest samples; `now` is monotonic."""
         self._nvml_error = nvml_error
         for engine_slot in self.slots.values():
             card, sample = self._card(engine_slot), engine_slot.sample
@@ -224,7 +223,7 @@ class SlotBoard:
         return self._suspect(engine_slot, job, failure.reason)
 
     def watch(self, workers: Iterable[Worker]) -> None:
-        """Checks if jobs that failed on one GPU compute on another, which benches the first."""
+        """Benches a suspected GPU once one of its failed jobs computes on another."""
         for worker in workers:
             job = worker.task.job or 0
             if job in self._witnesses and (attempt := worker.attempt) is not None and _has_computed(attempt):
@@ -255,9 +254,9 @@ class SlotBoard:
         card = self._witnesses.get(job)
         if card is not None:
             card.benched = card.benched or (card.suspected if computed else None)
-            self._clear(card)
+            self._clear_suspicion(card)
 
-    def _clear(self, card: _Card) -> None:
+    def _clear_suspicion(self, card: _Card) -> None:
         card.suspected = None
         self._witnesses = {job: other for job, other in self._witnesses.items() if other is not card}
 
@@ -266,17 +265,17 @@ class SlotBoard:
     def next(self) -> Allotment:
         """Returns the next job and its slots, or the slots reserved for the first job that cannot start yet."""
         usable = self._usable()
-        free = [engine_slot.slot.name for engine_slot in self.open()]
+        free = [engine_slot.slot.name for engine_slot in self.ready_slots()]
         for card in [card for card in self._cards.values() if card.suspected is not None]:
             records = [self.queue.records[job] for job, other in self._witnesses.items() if other is card]
-            if not any(each.width <= self._alternatives(card) and not each.state.ended for each in records):
-                self._clear(card)  # its jobs were skipped, or no other GPU is left: no proof is possible
+            if not any(job.width <= self._alternatives(card) and not job.state.ended for job in records):
+                self._clear_suspicion(card)  # its jobs were skipped, or no other GPU is left: no proof is possible
         jobs = () if self.ending else self.queue.next_jobs()
-        self._reserved = allot(jobs, free, list(usable), self._may_run)
-        return self._reserved
+        self._allotment = allot(jobs, free, list(usable), self._may_run)
+        return self._allotment
 
     def _may_run(self, job: JobRecord, slot: str) -> bool:
-        """Returns False on the GPU suspected for the job, on suspected GPUs except for witnesses, and if memory is short."""
+        """Returns False if the GPU is suspected, unless the job failed on another suspect, or if memory is short."""
         card, witnessed = self._card(self.slots[slot]), self._witnesses.get(job.number)
         is_suspected = card is witnessed or (card.suspected is not None and witnessed is None)
         return not is_suspected and self._shortage(job, slot) is None
@@ -293,15 +292,15 @@ class SlotBoard:
         ]
         return shortage(job, free_mib(states[slot], beside))
 
-    def open(self) -> Iterator[EngineSlot]:
+    def ready_slots(self) -> Iterator[EngineSlot]:
         """Yields the slots ready for a job."""
         for name, engine_slot in self._usable().items():
             if name not in self.jobs and self._wait_reason(engine_slot) is None:
                 yield engine_slot
 
     def _usable(self) -> dict[str, EngineSlot]:
-        """Returns the slots that may run jobs sooner or later."""
-        return {name: each for name, each in self.slots.items() if self.used(name) and not self._closed_reason(each)}
+        """Returns the slots that can run jobs, now or later."""
+        return {name: slot for name, slot in self.slots.items() if self.used(name) and not self._closed_reason(slot)}
 
     def _closed_reason(self, engine_slot: EngineSlot) -> str | None:
         """Returns the reason that a slot is closed to all jobs; None if it is open."""
@@ -333,9 +332,9 @@ class SlotBoard:
 
     # For clients
 
-    def idle_reason_of(self, engine_slot: EngineSlot) -> str:
-        """Returns why no job starts on an idle slot."""
-        name, reserved = engine_slot.slot.name, self._reserved
+    def _idle_reason(self, engine_slot: EngineSlot) -> str:
+        """Returns the reason that no job starts on an idle slot."""
+        name, reserved = engine_slot.slot.name, self._allotment
         if self.ending:
             return "the session is being stopped"
         if not self.used(name):
@@ -347,31 +346,31 @@ class SlotBoard:
         if awaited is not None:
             return awaited
         if (suspected := self._card(engine_slot).suspected) is not None:
-            return f"{suspected}; they run on another GPU to show if it is broken"
+            return f"{suspected}; they run on another GPU to find out if it is broken"
         if reserved.missing and name in reserved.slots:
             return f"reserved for job {reserved.job}, which needs {units.count(reserved.missing, 'more slot')}"
         first = next(self.queue.next_jobs())
         if (short := self._shortage(first, name)) is not None:
             return f"job {first.number} needs {short}"
-        return f"the jobs that wait need {units.count(min(widths), 'slot')} at once"
+        return f"the waiting jobs need {units.count(min(widths), 'slot')} at once"
 
     def wait_reason(self, number: int) -> str | None:
-        """Returns the wait reason of a job with reserved slots, or that fits on no GPU; None for others."""
-        reserved, record = self._reserved, self.queue.records[number]
+        """Returns the wait reason of a job that has reserved slots or fits on no free GPU; None for others."""
+        reserved, record = self._allotment, self.queue.records[number]
         if not reserved.missing or reserved.job != number:
             waits = record.state is WorkerState.WAITING
             short = [self._shortage(record, name) for name in self.slots if name not in self.jobs] if waits else []
             return f"for memory: it needs {short[0]}" if short and None not in short else None
         verb = "is" if len(reserved.slots) == 1 else "are"
-        kept = f"; {' and '.join(reserved.slots)} {verb} reserved for it" if reserved.slots else ""
-        return f"for {units.count(reserved.missing, 'more slot')}{kept}"
+        held = f"; {' and '.join(reserved.slots)} {verb} reserved for it" if reserved.slots else ""
+        return f"for {units.count(reserved.missing, 'more slot')}{held}"
 
     def update(self) -> None:
         """Updates the reasons that slots are idle."""
         for name, engine_slot in self.slots.items():
             engine_slot.drained = name not in self.jobs and (self.ending or not self.queue.waiting)
             if name not in self.jobs:
-                engine_slot.idle_reason = self.idle_reason_of(engine_slot)
+                engine_slot.idle_reason = self._idle_reason(engine_slot)
 
 
 def _has_computed(attempt: Attempt) -> bool:
@@ -380,5 +379,5 @@ def _has_computed(attempt: Attempt) -> bool:
 
 
 def _suffices(slots: Sequence[str], width: int, only: str | None) -> bool:
-    """Returns True if there are enough slots for a job of this width, and the one it needs, if any, is among them."""
+    """Returns True if there are enough slots for a job of this width, among them the one it requires, if any."""
     return sum(only in (None, name) for name in slots) >= width

@@ -29,10 +29,8 @@ from gmg_tui.session.store.reader import open_store
 _log = logging.getLogger(__name__)
 
 _STOPPED = "the tuning was stopped"
-
-
-_MIN_CORES, _MIN_SHARE = 0.5, 0.1
-"""Ignore other processes that use fewer cores, or a smaller share of all."""
+_MIN_OTHER_CORES, _MIN_OTHER_SHARE = 0.5, 0.1
+"""Ignore other processes that use fewer cores, or a smaller share of the CPU."""
 
 
 class TrialRun:
@@ -46,10 +44,10 @@ class TrialRun:
         self.trial = trial
         self.ignores_value: str | None = None
         self._spec = spec
-        self._begin(0)
+        self._reset(0)
 
-    def _begin(self, attempt: int) -> None:
-        """Measures the attempt with this number from now on."""
+    def _reset(self, attempt: int) -> None:
+        """Starts over with the attempt of this number."""
         self._attempt = attempt
         self._meter = RateMeter(self._spec, self.trial.kind)
         self._read_at_s: float | None = None
@@ -57,15 +55,15 @@ class TrialRun:
         self._integral = 0.0
         """Integral of that metric over time."""
         self._start_s: float | None = None
-        """Time of its first rate, in seconds of the attempt."""
+        """Time of the first rate, in seconds of the attempt."""
         self._gpu_users: str | None = None
-        """An alert during the measurement about others on its GPU; None if there was none."""
+        """Text of an alert, during the measurement, about others on its GPU; None if there was none."""
         self._other_cores: list[float] = []
-        """Cores used by other processes, each second of the measurement."""
+        """Number of cores used by other processes, in each second of the measurement."""
 
     @property
-    def measures(self) -> bool:
-        """True if its rate is known."""
+    def has_rate(self) -> bool:
+        """True once it has a rate."""
         return self._start_s is not None
 
     @property
@@ -73,20 +71,21 @@ class TrialRun:
         """True if its rate is precise enough."""
         return self._meter.is_done
 
-    def check(self, worker: Worker, *, counts: bool, other_cores: float | None) -> None:
-        """Measures the rate; called each second while it runs.
+    def measure(self, worker: Worker, *, counts: bool, other_cores: float | None) -> None:
+        """Measures the rate; call it each second while the trial runs.
 
-        It `counts` once all trials that run together have begun. `other_cores` are busy with other processes.
+        It `counts` once all trials that run together have a rate. `other_cores` is the number of cores used by other
+        processes, None if unknown.
         """
         attempt = worker.attempt
         if attempt is None or worker.state is not WorkerState.RUNNING:
             return
         if attempt.number != self._attempt:
-            self._begin(attempt.number)
+            self._reset(attempt.number)
         printed = attempt.printed_envs
         if self._spec.variable == "n_envs" and printed not in (None, self.trial.value):
             self.ignores_value = (
-                f"the script simulates {units.count(printed, 'environment')} where {self.trial.value:,} were asked for: "
+                f"the script simulates {units.count(printed, 'environment')} instead of {self.trial.value:,}: "
                 "it ignores {n_envs}"
             )
         elapsed_s = attempt.elapsed_s(clock.now())
@@ -102,9 +101,9 @@ class TrialRun:
 
     @property
     def _disturbance(self) -> str | None:
-        """Returns what disturbed the measurement: other users of the GPU, or of much of the CPU."""
+        """The disturbance of the measurement, by others on the GPU or CPU; None if there was none."""
         cores, total = fmean(self._other_cores or (0.0,)), os.cpu_count() or 1
-        if self._gpu_users is not None or cores < max(_MIN_CORES, _MIN_SHARE * total):
+        if self._gpu_users is not None or cores < max(_MIN_OTHER_CORES, _MIN_OTHER_SHARE * total):
             return self._gpu_users
         return f"other processes used {cores:.1f} of {units.count(total, 'core')}"
 
@@ -125,8 +124,8 @@ class TrialRun:
         """Returns the script's value of the metric; None if there is none, or the metric is the rate."""
         return None if self._spec.metric == FPS else worker.result.get(self._spec.metric)
 
-    def so_far(self, worker: Worker) -> Trial:
-        """Returns the running trial's record."""
+    def interim_record(self, worker: Worker) -> Trial:
+        """Returns the running trial with its measurement so far."""
         attempt = worker.attempt or NO_ATTEMPT
         return structs.replace(
             self.trial,
@@ -141,9 +140,9 @@ class TrialRun:
         )
 
     def conclude(self, worker: Worker, *, skipped: str | None) -> Trial:
-        """Returns the trial's final record; `skipped` is the reason if its end says nothing about the value."""
+        """Returns the final trial; `skipped` is the reason if it ended for another cause than its value."""
         state, reason = self._outcome(worker, skipped)
-        trial = self.so_far(worker)
+        trial = self.interim_record(worker)
         rate = trial.rate if trial.rate is not None else _number(self._reported(worker))
         self.trial = structs.replace(trial, state=state, rate=rate, reason=reason)
         return self.trial
@@ -169,13 +168,13 @@ class TrialRun:
 
     def _too_short(self, attempt: model.Attempt) -> str:
         lived = units.span(attempt.elapsed_s(clock.now()))
-        if self.measures:
+        if self.has_rate:
             measured = units.span(self._meter.measured_s)
             return f"the script ended after {lived}, {measured} of it measured, before its rate was precise enough: let it run longer"
-        what = f"a number called {self._spec.metric!r}"
+        missing = f"a number called {self._spec.metric!r}"
         if self._spec.metric == FPS:
-            what = "an FPS line: Genesis prints its rate unless show_FPS is off or logging_level above info"
-        return f"the script {'was stopped' if attempt.timed_out else 'ended'} after {lived} without {what}"
+            missing = "an FPS line: Genesis prints its rate unless show_FPS is off or logging_level above info"
+        return f"the script {'was stopped' if attempt.timed_out else 'ended'} after {lived} without {missing}"
 
 
 def _number(value: object) -> float | None:
@@ -224,7 +223,7 @@ class TrialSource:
         """Adds trials for free slots."""
         if self._board.ending or self._search.ended:
             return
-        free = {engine_slot.slot.name: engine_slot for engine_slot in self._board.open()}
+        free = {engine_slot.slot.name: engine_slot for engine_slot in self._board.ready_slots()}
         free_mib = {
             name: sample.memory_free_mib
             for name, engine_slot in free.items()
@@ -265,16 +264,16 @@ class TrialSource:
         _log.info("trial %d: %s=%d on %s: %s", trial.number, self._spec.variable, trial.value, trial.slot, trial.state)
 
     def outcome(self, run: JobRun) -> tuple[WorkerState, str | None] | None:
-        """Returns a trial's final state, and the reason."""
+        """Returns a trial's final state and reason; None if unknown. Ends the search if tuning is impossible."""
         trial_run, worker, (engine_slot,) = self._trial_runs.get(run.number), run.lead, run.engine_slots
         if trial_run is None:
             return None
         lost = "its GPU is lost" if engine_slot.sample is not None and engine_slot.sample.lost else None
         skipped = _STOPPED if self._search.ended and not trial_run.measured else lost
         trial = trial_run.conclude(worker, skipped=skipped)
-        measured = any(each.state is TrialState.MEASURED for each in self._search.trials)
+        measured = any(earlier.state is TrialState.MEASURED for earlier in self._search.trials)
         too_short = worker.state is WorkerState.FINISHED and trial.value == self._spec.low and not measured
-        # The script cannot be tuned, rather than that the value is too large. One node may lie, or differ.
+        # The value cannot be too large, so the script cannot be tuned; but one node may lie, or differ.
         if trial.state is TrialState.FAILED and (trial_run.ignores_value is not None or too_short):
             self._untunable_on.add(engine_slot.slot.node)
             nodes = {each.slot.node for each in self._board.slots.values()}
@@ -292,21 +291,21 @@ class TrialSource:
         together = [run for run, _ in running if run.trial.kind is TrialKind.TOGETHER]
         runs = {run.trial.number for run, worker in running if worker.state is WorkerState.RUNNING}
         expected = sum(run.trial.kind is TrialKind.TOGETHER for run in self._trial_runs.values())
-        all_measure = len(together) == expected and all(run.measures and run.trial.number in runs for run in together)
+        all_have_rate = len(together) == expected and all(run.has_rate and run.trial.number in runs for run in together)
         other_cores = self._other_cores()
         for run, worker in running:
-            run.check(worker, counts=all_measure or run not in together, other_cores=other_cores)
-        all_measured = all_measure and all(run.measured for run in together)
+            run.measure(worker, counts=all_have_rate or run not in together, other_cores=other_cores)
+        all_measured = all_have_rate and all(run.measured for run in together)
         for run, worker in running:
             done = all_measured if run in together else run.measured
             if worker.state.undisturbed and (done or run.ignores_value):
                 worker.stop(Stop(reason="measured" if done else run.ignores_value), is_done=done)
         self._skip_unused()
-        if not self._search.ended and any(self._board.open()):
-            self._scheduler.wake()  # the search may wait for a slot that is gone
+        if not self._search.ended and any(self._board.ready_slots()):
+            self._scheduler.wake()  # the search may be waiting for a lost slot
 
     def _other_cores(self) -> float | None:
-        """Returns the cores busy since the last call, excluding workers; None with workers on other machines."""
+        """Returns the cores used by other processes since the last call; None with workers on other machines."""
         if self._run_spec.nodes is not None:
             return None
         all_pct = float(psutil.cpu_percent()) * (os.cpu_count() or 1)
@@ -337,7 +336,7 @@ class TrialSource:
 
     def tuning(self) -> model.Tuning:
         """Returns the tuning as clients see it."""
-        running = {run.trial.number: run.so_far(worker) for run, worker in self._running_trials()}
+        running = {run.trial.number: run.interim_record(worker) for run, worker in self._running_trials()}
         trials = [running.get(number) or run.trial for number, run in self._trial_runs.items()]
         answer = self._search.answer()
         chosen, spec = answer.recommended, self._run_spec
@@ -359,22 +358,22 @@ class TrialSource:
     # Commands
 
     def act(self, action: QueueAction, number: int) -> bool:
-        """Skips a waiting trial; the queue stops running ones. Raises `GmgError` for other actions."""
+        """Skips a waiting trial. Returns False if the queue must stop it. Raises `GmgError` for other actions."""
         if action not in {QueueAction.SKIP, QueueAction.STOP}:
-            raise GmgError("the search decides which trials run; a trial can be skipped", 1)
+            raise GmgError("the search decides which trials run; you can only skip or stop one", 1)
         if action is QueueAction.STOP or number not in self._waiting():
             return False
         self._skip(number, "skipped by the user")
         return True
 
     def end(self, reason: str | None) -> None:
-        """Ends the search with the answer so far."""
+        """Ends the search, with the answer so far, because the session ends."""
         if not self._search.ended:
             self._stopped = True
             self._search.stop(reason or _STOPPED)
 
     def _stop_search(self, why: str) -> None:
-        """Starts no more trials, and stops running ones."""
+        """Ends the search: skips waiting trials and stops running ones."""
         self._search.stop(why)
         for number in self._waiting():
             self._skip(number, why)
