@@ -1,6 +1,7 @@
 """The engine as a process, real workers under it, and a client that looks on."""
 
 import json
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -179,3 +180,15 @@ async def test_a_stored_pattern_that_re2_does_not_accept_is_reported_and_ignored
         await run.until(lambda snapshot: snapshot.ended)
         assert run.worker("cpu0").state is WorkerState.FINISHED
         assert any("RE2 has no look-around" in note for note in texts(run.snapshot.alerts))
+
+
+@pytest.mark.process
+async def test_a_git_that_hangs_costs_the_session_only_its_commit(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "never")
+    (tmp_path / "sitecustomize.py").write_text(
+        "from pathlib import Path\nfrom gmg_tui.scripts import interpreter\n"
+        f"interpreter.commit_of = lambda folder: Path({str(tmp_path / 'never')!r}).read_text()\n"
+    )
+    async with running(spec_for("--lines", "1"), {"PYTHONPATH": str(tmp_path)}) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+        assert run.record().session.commit is None
