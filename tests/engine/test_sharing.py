@@ -4,6 +4,7 @@ import os
 import signal
 
 import pytest
+from msgspec import structs
 
 from gmg_tui.engine.scheduling.packing import Packing, Running
 from gmg_tui.engine.scheduling.slot_board import Allotment, SlotBoard
@@ -133,6 +134,20 @@ def test_a_job_that_fits_nowhere_waits_and_lets_others_pass() -> None:
     assert board.slots["a-2"].idle_reason == f"job 1 needs {lack}"
     assert board.wait_reason(1) == f"for memory: it needs {lack}"
     assert board.wait_reason(2) is None
+
+
+def test_reasons_to_wait_are_those_of_the_slots_that_a_job_may_use() -> None:
+    board = _board(32_000.0, structs.replace(_needs(1, 99_000.0), only="b"), _needs(2, 60_000.0))
+    board.use("b", used=False)
+    board.update()
+    lack = "58.6 GiB, as before, and 46.9 GiB are free"
+    assert board.slots["a-1"].idle_reason == f"job 2 needs {lack}"
+    assert board.wait_reason(2) == f"for memory: it needs {lack}", "the GPU that is not used has room"
+    board.use("b", used=True)
+    board.queue.occupy(2)
+    board.jobs["b"] = 2
+    board.update()
+    assert board.slots["a-1"].idle_reason == "no job is left for this slot"
 
 
 def _packing(per_gpu: int, *phases: tuple[int, int | None, float]) -> list[str]:

@@ -349,7 +349,7 @@ class SlotBoard:
             return f"{suspected}; they run on another GPU to find out if it is broken"
         if reserved.missing and name in reserved.slots:
             return f"reserved for job {reserved.job}, which needs {units.count(reserved.missing, 'more slot')}"
-        first = next(self.queue.next_jobs())
+        first = next(job for job in self.queue.next_jobs() if job.only in (None, name))
         if (short := self._shortage(first, name)) is not None:
             return f"job {first.number} needs {short}"
         return f"the waiting jobs need {units.count(min(widths), 'slot')} at once"
@@ -359,7 +359,8 @@ class SlotBoard:
         reserved, record = self._allotment, self.queue.records[number]
         if not reserved.missing or reserved.job != number:
             waits = record.state is WorkerState.WAITING
-            short = [self._shortage(record, name) for name in self.slots if name not in self.jobs] if waits else []
+            idle = [name for name in self._usable() if name not in self.jobs and record.only in (None, name)]
+            short = [self._shortage(record, name) for name in idle] if waits else []
             return f"for memory: it needs {short[0]}" if short and None not in short else None
         verb = "is" if len(reserved.slots) == 1 else "are"
         held = f"; {' and '.join(reserved.slots)} {verb} reserved for it" if reserved.slots else ""
