@@ -65,13 +65,13 @@ def _print(entry: sessions.SessionEntry, export: str, value: Any, best: str | No
         if export == "as_json":
             print_data(json_csv_export.detailed(jobs, stored))
         elif export == "csv" and value == METRICS:
-            print_data(metric_curves.csv(jobs, stored))
+            print_data(metric_curves.points_csv(jobs, stored))
         elif export == "csv":
             print_data(json_csv_export.table(jobs, raw=value == RAW))
         elif export == "html":
             from gmg_tui.results import report_page
 
-            _write_file(report_page.page(collected, stored, best), value)
+            _write_file(report_page.render_session(collected, stored, best), value)
         else:
             _print_text(collected, entry, best)
 
@@ -89,7 +89,7 @@ def _compare(names: Sequence[str], export: str, value: Any) -> Comparison:
     elif export == "html":
         from gmg_tui.results import report_page
 
-        _write_file(report_page.comparison(comparison), value)
+        _write_file(report_page.render_comparison(comparison), value)
     else:
         print(comparison.render(*tables.stdout_format()))
     return comparison

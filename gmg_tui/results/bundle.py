@@ -25,37 +25,37 @@ from gmg_tui.scripts import interpreter
 from gmg_tui.session.store.database import StoreError
 from gmg_tui.session.store.reader import open_store
 
-_TAIL_BYTES = 2 << 20
+_MAX_LOG_BYTES = 2 << 20
 _MAX_LOGS = 50
-_MIN_VALUE = 6
-"""Shorter values are masked only beside their names: elsewhere they may be common words."""
+_MIN_VALUE_LENGTH = 6
+"""Minimum length of a value to mask anywhere; shorter ones, maybe common words, are masked only beside their names."""
 _PAIR = re.compile(
     r"""(?<![\w-])([\w-]{1,64})(["']?\s{0,8}[=:]\s{0,8})((["'])(?:(?!\4)[^\\\n]|\\.){0,500}\4|["']?[^\s"',;&]+)"""
 )
 _OPTION = re.compile(r"""(?<![\w-])(--?\w[\w-]{0,64})(["']?,?\s{1,16}["']?)([^\s"',;&-][^\s"',;&]*)""")
-_USER = re.compile(r"(?<![\w.])/(?:home|Users)/[^/\s\"':,]+")
+_USER_HOME = re.compile(r"(?<![\w.])/(?:home|Users)/[^/\s\"':,]+")
 
 
 def bundle(entry: sessions.SessionEntry) -> bytes:
-    """Returns the archive: the session's record and summary, the last 2 MB of its newest logs, and versions."""
-    hide = _scrubber(_values(entry))
+    """Returns the archive: the session's record and results, the last 2 MiB of each of its newest logs, and versions."""
+    scrub = _scrubber(_variable_values(entry))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in (sessions.RECORD, sessions.SUMMARY, sessions.TUNE):
-            with suppress(OSError, msgspec.MsgspecError), _reading(entry.folder / name, entry.folder) as file:
-                document = _masked(msgspec.json.decode(file.read()))
-                archive.writestr(name, hide(msgspec.json.format(msgspec.json.encode(document)).decode()))
+            with suppress(OSError, msgspec.MsgspecError), _open_file(entry.folder / name, entry.folder) as file:
+                document = _mask_env(msgspec.json.decode(file.read()))
+                archive.writestr(name, scrub(msgspec.json.format(msgspec.json.encode(document)).decode()))
         for path in _logs(entry.folder):
-            with suppress(OSError), _reading(path, entry.folder) as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-                text = file.read(_TAIL_BYTES).decode(errors="replace")
-                archive.writestr(str(path.relative_to(entry.folder)), hide(text))
+            with suppress(OSError), _open_file(path, entry.folder) as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - _MAX_LOG_BYTES))
+                text = file.read(_MAX_LOG_BYTES).decode(errors="replace")
+                archive.writestr(str(path.relative_to(entry.folder)), scrub(text))
         archive.writestr("versions.json", msgspec.json.format(msgspec.json.encode(_versions(entry))))
     return buffer.getvalue()
 
 
-def _reading(path: Path, folder: Path) -> BinaryIO:
-    """Opens a file of a session for reading. Raises `OSError`, even for a link, which may lead to any file."""
+def _open_file(path: Path, folder: Path) -> BinaryIO:
+    """Opens a file of a session for reading. Raises `OSError`, also for a link, which could lead to any file."""
     if safe(path.name) != path.name:
         raise OSError(errno.EINVAL, "not a file of the session", str(path))
     follow = os.O_NOFOLLOW if path.parent != folder else 0
@@ -88,20 +88,20 @@ def _versions(entry: sessions.SessionEntry) -> dict[str, Any]:
     }
 
 
-def _masked(document: Any) -> Any:
-    """Returns a JSON document without the values of variables."""
+def _mask_env(document: Any) -> Any:
+    """Returns a JSON document with the values of environment variables masked."""
     if isinstance(document, list):
-        return [_masked(each) for each in document]
+        return [_mask_env(item) for item in document]
     if not isinstance(document, dict):
         return document
     return {
-        key: dict.fromkeys(value, MASK) if key in {"env", "extra_env"} and isinstance(value, dict) else _masked(value)
+        key: dict.fromkeys(value, MASK) if key in {"env", "extra_env"} and isinstance(value, dict) else _mask_env(value)
         for key, value in document.items()
     }
 
 
-def _values(entry: sessions.SessionEntry) -> set[str]:
-    """Returns the values of all variables that the session, its jobs and their attempts were given."""
+def _variable_values(entry: sessions.SessionEntry) -> set[str]:
+    """Returns the values of all environment variables given to the session, its jobs and their attempts."""
     values = set(entry.record.session.spec.env.values())
     with suppress(OSError, StoreError), open_store(entry.folder / sessions.STORE) as stored:
         for job in stored.each_job():
@@ -111,23 +111,24 @@ def _values(entry: sessions.SessionEntry) -> set[str]:
     return values
 
 
-def _scrubber(given: Set[str]) -> Callable[[str], str]:
-    """Returns a function that masks secrets, the values `given` to workers, and home folders in a text."""
-    values = {value for name, value in os.environ.items() if sounds_secret(name)} | given
+def _scrubber(variable_values: Set[str]) -> Callable[[str], str]:
+    """Returns a function that masks secrets, the values of variables, and home folders in a text."""
+    values = {value for name, value in os.environ.items() if sounds_secret(name)} | variable_values
     values |= {json.dumps(value, ensure_ascii=False)[1:-1] for value in values}  # as in the session's record
-    known = sorted((value for value in values if len(value) >= _MIN_VALUE), key=len, reverse=True)
-    own = {path for folder in homes() for path in (str(folder), os.path.realpath(folder))} - {"/"}
-    longest_first = sorted(own, key=len, reverse=True)
-    paths = re.compile("|".join(rf"{re.escape(path)}(?![\w.-])" for path in longest_first) or "(?!)")
+    masked = sorted((value for value in values if len(value) >= _MIN_VALUE_LENGTH), key=len, reverse=True)
+    home_paths = {path for folder in homes() for path in (str(folder), os.path.realpath(folder))} - {"/"}
+    longest_first = sorted(home_paths, key=len, reverse=True)
+    home = re.compile("|".join(rf"{re.escape(path)}(?![\w.-])" for path in longest_first) or "(?!)")
 
-    def pair(match: re.Match[str]) -> str:
+    def mask_pair(match: re.Match[str]) -> str:
         quote = match[3][0] if match[3][0] in "\"'" else ""
         end = quote if match[3].endswith(quote) else ""
         return f"{match[1]}{match[2]}{quote}{MASK}{end}" if sounds_secret(match[1]) else match[0]
 
-    def hide(text: str) -> str:
-        for value in known:
+    def scrub(text: str) -> str:
+        for value in masked:
             text = text.replace(value, MASK)
-        return _USER.sub("/home/…", paths.sub("~", re.sub(FORM, MASK, _OPTION.sub(pair, _PAIR.sub(pair, text)))))
+        text = re.sub(FORM, MASK, _OPTION.sub(mask_pair, _PAIR.sub(mask_pair, text)))
+        return _USER_HOME.sub("/home/…", home.sub("~", text))
 
-    return hide
+    return scrub

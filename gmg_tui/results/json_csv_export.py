@@ -19,12 +19,12 @@ from gmg_tui.session.store.reader import Stored, open_store
 
 DETAILED: Final = "detailed_results.json"
 TABLE: Final = "summary_results.csv"
-_RATES: Final = ("last", "mean", "max", "samples", "settled")
-_MEANS: Final = ("gpu_util_mean_pct", "memory_peak_mib", "power_mean_w", "energy_j")
+_FPS_FIELDS: Final = ("last", "mean", "max", "samples", "settled")
+_ATTEMPT_FIELDS: Final = ("gpu_util_mean_pct", "memory_peak_mib", "power_mean_w", "energy_j")
 
 
 def export(session: Session) -> None:
-    """Replaces all files of a session, and the `--summary` file, atomically.
+    """Writes all result files of a session, each atomically, and at its end the `--summary` file.
 
     Raises `StoreError`, or `OSError` at the first file that cannot be written.
     """
@@ -35,7 +35,7 @@ def export(session: Session) -> None:
             data = _json(summary(session, snapshot))
             write_own(folder / SUMMARY, data)
             if snapshot.tuning is not None:
-                data = _json(tune(session, snapshot.tuning))
+                data = _json(tuning_results(session, snapshot.tuning))
                 write_own(folder / TUNE, data)
         if session.spec.sweep is not None:
             write_own(folder / DETAILED, detailed(stored.each_job(), stored))
@@ -49,31 +49,30 @@ def _json(value: Any) -> bytes:
 
 
 def detailed(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[bytes]:
-    """Yields `detailed_results.json` with a job on each line, in the order of `jobs`."""
-    between, best = b'{"jobs": [\n', stored.best()
+    """Yields the lines of `detailed_results.json`, a job on each, in the order of `jobs`."""
+    prefix, best = b'{"jobs": [\n', stored.best()
     for job in jobs:
         points = best.get(job.number, {}).items()
         best_values = {name: point._asdict() | {"time": iso_ms(point.time)} for name, point in points}
-        whole = job_json(job, stored.attempts_of(job.number)) | {"best": best_values}
-        yield between + encode(whole).encode()
-        between = b",\n"
-    yield (between if between.startswith(b"{") else b"") + b"\n]}\n"
+        yield prefix + encode(job_json(job, stored.attempts_of(job.number)) | {"best": best_values}).encode()
+        prefix = b",\n"
+    yield (prefix if prefix.startswith(b"{") else b"") + b"\n]}\n"
 
 
 def table(jobs: Iterable[JobRecord], *, raw: bool = False) -> Iterator[bytes]:
     """Yields the lines of `summary_results.csv` for `jobs`; `raw` as in `as_csv`."""
     rows = []
-    for job in jobs:  # skips results that no table shows
-        shown = {name: value for name, value in (job.result or {}).items() if as_cell(value) is not None}
-        rows.append(structs.replace(job, result=shown))
+    for job in jobs:  # nested results, which no column shows, need not stay in memory
+        result = {name: value for name, value in (job.result or {}).items() if as_cell(value) is not None}
+        rows.append(structs.replace(job, result=result))
     yield from as_csv(columns(rows), rows, raw=raw)
 
 
 def summary(session: Session, snapshot: Snapshot) -> dict[str, Any]:
-    """Returns the summary as plain data; unknown figures are None."""
-    sound = [worker for worker in summable(snapshot.workers) if worker.state is not WorkerState.FAILED]
-    printed = [worker.fps.last for worker in sound if worker.fps and worker.fps.last is not None]
-    settled = [worker.fps.settled for worker in sound if worker.fps and worker.fps.settled is not None]
+    """Returns `summary.json` as plain data; unknown figures are None."""
+    counted = [worker for worker in summable(snapshot.workers) if worker.state is not WorkerState.FAILED]
+    printed = [worker.fps.last for worker in counted if worker.fps and worker.fps.last is not None]
+    settled = [worker.fps.settled for worker in counted if worker.fps and worker.fps.settled is not None]
     return {
         "session": session.spec.name,
         "script": session.spec.script,
@@ -101,10 +100,10 @@ def _worker(session: Session, worker: Worker) -> dict[str, Any]:
         "attempts": worker.attempt,
         "alerts": [as_plain(alert) for alert in worker.alerts],
         "n_envs": worker.newest.n_envs,
-        "fps": fps and {name: getattr(fps, name) for name in _RATES},
+        "fps": fps and {name: getattr(fps, name) for name in _FPS_FIELDS},
         "env_steps": fps.env_steps if fps else None,
         "counted": fps.counted if fps else None,
-        **{name: getattr(worker.newest, name) for name in _MEANS},
+        **{name: getattr(worker.newest, name) for name in _ATTEMPT_FIELDS},
         "checkpoint": worker.newest.checkpoint and as_plain(worker.newest.checkpoint),
         "continued_from": worker.newest.continued_from,
         "log": f"{LOGS}/{worker.slot}.log",
@@ -113,8 +112,8 @@ def _worker(session: Session, worker: Worker) -> dict[str, Any]:
     }
 
 
-def tune(session: Session, tuning: Tuning) -> dict[str, Any]:
-    """Returns a tuning with its answer as plain data; unknown values are None."""
+def tuning_results(session: Session, tuning: Tuning) -> dict[str, Any]:
+    """Returns `tune.json` as plain data; unknown values are None."""
     return {
         "session": session.spec.name,
         "script": session.spec.script,

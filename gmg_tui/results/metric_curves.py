@@ -1,4 +1,4 @@
-"""Metrics over time, as CSV and as charts of a page, and their best and last values."""
+"""Metrics over time, as CSV and as charts of a page, and a summary with the best and last values of each metric."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ if TYPE_CHECKING:
 
 
 _Lines = dict[str, dict[str, list[list[Curve]]]]
-"""The curves of attempts of runs, by metric and label."""
-_MAX_PLACES = 400
+"""The lines to draw, by metric and label: for each job, the curves of its attempts."""
+_MAX_BAND_POINTS = 400
 MAX_CHARTS = 24
 MAX_LINES = 60
-"""Maximum jobs in one chart; the first are drawn."""
+"""Maximum jobs of a session to draw; the first are drawn."""
 MAX_ROWS = 12
+"""Maximum metrics in a table on a terminal."""
 
 
 class _Point(NamedTuple):
-    """A row of the CSV file: a metric of one process of a job at one point in time. The fields are the columns."""
+    """A row of the CSV file, with its columns: the value of a metric of one process of a job at one time."""
 
     job: int
     name: str
@@ -50,135 +51,134 @@ class _Point(NamedTuple):
 _COLUMNS = [Column[_Point](name, attrgetter(name)) for name in _Point._fields]
 
 
-def csv(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[bytes]:
+def points_csv(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[bytes]:
     """Yields the lines of a CSV file with all points of all metrics."""
     return as_csv(_COLUMNS, _points(jobs, stored))
 
 
 def _points(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[_Point]:
     for job in jobs:
-        for ran in stored.curves_of(job.number):
-            for name, curve in ran.curves.items():
+        for attempt in stored.curves_of(job.number):
+            for name, curve in attempt.curves.items():
                 for time, step, value in curve.points:
-                    at = iso_ms(time)
-                    yield _Point(job.number, job.name, ran.slot, ran.number, ran.rank, name, at, step, value)
+                    process = (job.number, job.name, attempt.slot, attempt.number, attempt.rank)
+                    yield _Point(*process, name, iso_ms(time), step, value)
 
 
-def charts(jobs: Iterable[JobRecord], stored: Stored, colours: tuple[str, ...]) -> Iterator[Figure]:
-    """Yields a chart of each metric over the script's steps, or over hours without any; rewards come first.
+def draw_charts(jobs: Iterable[JobRecord], stored: Stored, colours: tuple[str, ...]) -> Iterator[Figure]:
+    """Yields a chart of each metric over the script's steps, or over hours if it reports none; rewards come first.
 
-    Each job is one line; a later attempt's values replace those of repeated steps.
+    Each job is one line. Where an attempt repeats steps, its values replace those of earlier attempts.
     """
     lines: _Lines = {}
-    _add(lines, stored, ((job, job.name) for job in jobs))
-    yield from _figures(lines, colours)
+    _add_jobs(lines, stored, ((job, job.name) for job in jobs))
+    yield from _draw(lines, colours)
 
 
-def compared(sessions: Iterable[ReportData], colours: tuple[str, ...]) -> Iterator[Figure]:
-    """Yields the charts of several sessions, with mean and band of jobs with equal settings. Raises `StoreError`."""
+def draw_comparison(sessions: Iterable[ReportData], colours: tuple[str, ...]) -> Iterator[Figure]:
+    """Yields the charts of several sessions; jobs with equal settings are one line with a band. Raises `StoreError`."""
     lines: _Lines = {}
     for data in sessions:
-        first: dict[object, str] = {}
+        labels: dict[object, str] = {}
         for job in data.jobs:
-            first.setdefault(settings(job), job.name)
-        several = len(first) > 1
+            labels.setdefault(settings(job), job.name)
+        several = len(labels) > 1
         with open_store(data.folder / STORE) as stored:
-            named = ((job, f"{data.name} {first[settings(job)]}" if several else data.name) for job in data.jobs)
-            _add(lines, stored, named)
-    yield from _figures(lines, colours)
+            labelled = ((job, f"{data.name} {labels[settings(job)]}" if several else data.name) for job in data.jobs)
+            _add_jobs(lines, stored, labelled)
+    yield from _draw(lines, colours)
 
 
-def _add(lines: _Lines, stored: Stored, jobs: Iterable[tuple[JobRecord, str]]) -> None:
-    """Adds the curves of labelled jobs."""
-    for job, label in islice(jobs, MAX_LINES):
+def _add_jobs(lines: _Lines, stored: Stored, labelled: Iterable[tuple[JobRecord, str]]) -> None:
+    """Adds the curves of the jobs to the lines with their labels."""
+    for job, label in islice(labelled, MAX_LINES):
         by_name: dict[str, list[Curve]] = {}
-        for ran in stored.curves_of(job.number):
-            for name, curve in ran.curves.items() if ran.rank == 0 else ():
+        for attempt in stored.curves_of(job.number):
+            for name, curve in attempt.curves.items() if attempt.rank == 0 else ():
                 by_name.setdefault(name, []).append(curve)
         for name, curves in by_name.items():
             lines.setdefault(name, {}).setdefault(label, []).append(curves)
 
 
-def _figures(lines: _Lines, colours: tuple[str, ...]) -> Iterator[Figure]:
+def _draw(lines: _Lines, colours: tuple[str, ...]) -> Iterator[Figure]:
     from plotly.graph_objects import Figure
 
-    # Metrics with a single value per run are in the tables, and in the charts by job.
+    # Tables and the charts by job show the metrics with a single value per attempt.
     drawn = [name for name, by_label in lines.items() if any(len(curve.times) > 1 for curve in _curves(by_label))]
     for name in sorted(drawn, key=lambda name: (rank(name), name))[:MAX_CHARTS]:
-        figure, every = Figure(), list(_curves(lines[name]))
-        by_step = all(None not in curve.steps for curve in every)
-        for number, (label, runs) in enumerate(lines[name].items()):
-            joined, colour = [_joined(curves, by_step=by_step) for curves in runs], colours[number % len(colours)]
-            places, values = joined[0]
+        figure = Figure()
+        by_step = all(None not in curve.steps for curve in _curves(lines[name]))
+        for number, (label, jobs) in enumerate(lines[name].items()):
+            joined, colour = [_join(curves, by_step=by_step) for curves in jobs], colours[number % len(colours)]
+            xs, ys = joined[0]
             if len(joined) > 1:
-                places, values, lowest, highest = _band(joined)
+                xs, ys, lowest, highest = _band(joined)
                 edge = {"mode": "lines", "line": {"width": 0}, "showlegend": False, "hoverinfo": "skip"}
-                figure.add_scatter(x=places, y=highest, **edge)
+                figure.add_scatter(x=xs, y=highest, **edge)
                 shade = "rgba({},{},{},0.2)".format(*bytes.fromhex(colour[1:]))
-                figure.add_scatter(x=places, y=lowest, fill="tonexty", fillcolor=shade, **edge)
+                figure.add_scatter(x=xs, y=lowest, fill="tonexty", fillcolor=shade, **edge)
             line = {"color": colour, "width": 1.5}
-            mode = "lines" if len(places) > 1 else "markers"  # a line of one point is invisible
-            figure.add_scatter(x=places, y=values, mode=mode, name=escape(label), line=line)
-        title, order = {"text": escape(name), "x": 0}, {"traceorder": "normal"}
-        figure.update_layout(title=title, showlegend=len(lines[name]) > 1, legend=order)
+            mode = "lines" if len(xs) > 1 else "markers"  # a line of one point is invisible
+            figure.add_scatter(x=xs, y=ys, mode=mode, name=escape(label), line=line)
+        title, legend = {"text": escape(name), "x": 0}, {"traceorder": "normal"}
+        figure.update_layout(title=title, showlegend=len(lines[name]) > 1, legend=legend)
         figure.update_xaxes(title_text="step" if by_step else "hours")
         yield figure
 
 
 def _curves(by_label: dict[str, list[list[Curve]]]) -> Iterator[Curve]:
-    """Yields the curves of all runs."""
     return chain.from_iterable(chain.from_iterable(by_label.values()))
 
 
 def _band(
     lines: Sequence[tuple[list[float], list[float]]],
 ) -> tuple[list[float], list[float], list[float], list[float]]:
-    """Returns x positions, with the mean, minimum and maximum of the lines at each."""
-    every = sorted({place for places, _ in lines for place in places})
-    every = sorted({*every[:: -(-len(every) // _MAX_PLACES)], every[-1]})
-    known = [[value for line in lines if (value := _at(place, *line)) is not None] for place in every]
+    """Returns x positions, and the mean, minimum and maximum of the lines at each."""
+    xs = sorted({x for line_xs, _ in lines for x in line_xs})
+    xs = sorted({*xs[:: -(-len(xs) // _MAX_BAND_POINTS)], xs[-1]})
+    ys_at = [[y for line in lines if (y := _interpolate(x, *line)) is not None] for x in xs]
     return (
-        every,
-        [sum(values) / len(values) for values in known],  # `fmean` raises for both infinities
-        [min(values) for values in known],
-        [max(values) for values in known],
+        xs,
+        [sum(ys) / len(ys) for ys in ys_at],  # `fmean` raises if both infinities occur
+        [min(ys) for ys in ys_at],
+        [max(ys) for ys in ys_at],
     )
 
 
-def _at(place: float, places: list[float], values: list[float]) -> float | None:
-    """Returns the value of a line at a place, interpolated; None beyond its ends."""
-    after = bisect_left(places, place)
-    if after == len(places) or (not after and places[0] != place):
+def _interpolate(x: float, xs: list[float], ys: list[float]) -> float | None:
+    """Returns the y value of a line at `x`; None beyond the ends of the line."""
+    after = bisect_left(xs, x)
+    if after == len(xs) or (not after and xs[0] != x):
         return None
-    if places[after] == place:
-        return values[after]
-    share = (place - places[after - 1]) / (places[after] - places[after - 1])
-    return values[after - 1] + share * (values[after] - values[after - 1])
+    if xs[after] == x:
+        return ys[after]
+    share = (x - xs[after - 1]) / (xs[after] - xs[after - 1])
+    return ys[after - 1] + share * (ys[after] - ys[after - 1])
 
 
-def _joined(curves: list[Curve], *, by_step: bool) -> tuple[list[float], list[float]]:
+def _join(curves: list[Curve], *, by_step: bool) -> tuple[list[float], list[float]]:
     """Joins the curves of a job's attempts, oldest first. Returns steps, or hours since the first value, and values."""
     joined: dict[float, float] = {}
-    begin = curves[0].times[0]
+    start = curves[0].times[0]
     for curve in curves:
         points = [
-            (step if by_step and step is not None else (time - begin) / 3600, value)
+            (step if by_step and step is not None else (time - start) / 3600, value)
             for time, step, value in curve.points
         ]
-        joined = {at: value for at, value in joined.items() if at < points[0][0]} | dict(points)
-    places = sorted(joined)
-    return places, [joined[place] for place in places]
+        joined = {x: value for x, value in joined.items() if x < points[0][0]} | dict(points)
+    xs = sorted(joined)
+    return xs, [joined[x] for x in xs]
 
 
 class Summary(NamedTuple):
-    """A metric of a session."""
+    """The best and last values of a metric in a session."""
 
     name: str
     best: Point
     job: str
-    """The job with the best value."""
+    """The name of the job with the best value."""
     last: tuple[float, ...]
-    """The last values of that job and of others with equal settings except the seed."""
+    """The last values of that job and of the others whose settings differ at most in the seed."""
 
     @property
     def mean(self) -> float | None:
@@ -198,33 +198,34 @@ class Summary(NamedTuple):
 
 
 def settings(job: JobRecord) -> object:
-    """Returns a job's settings without its seed."""
-    given = job.args if job.values else job.last.given  # a sweep's jobs have one command, with their values filled in
-    return given, tuple(pair for pair in job.values.items() if pair[0] != "seed")
+    """Returns a job's settings without its seed, for comparison."""
+    args = job.args if job.values else job.last.given  # values replace placeholders in a sweep's arguments
+    return args, tuple(pair for pair in job.values.items() if pair[0] != "seed")
 
 
-def summaries(jobs: Iterable[JobRecord], best: Mapping[int, Mapping[str, Point]]) -> list[Summary]:
-    """Returns the metrics of jobs, rewards first; `best` has the best values by job number."""
-    known = [job for job in jobs if job.number in best]
-    made = []
-    for name in sorted({name for job in known for name in best[job.number]}, key=lambda name: (rank(name), name)):
-        having = [job for job in known if name in best[job.number]]
-        leader = best_of(name, (best[job.number][name] for job in having))
-        winner = next(job for job in having if best[job.number][name] is leader)
-        alike = (job for job in having if settings(job) == settings(winner))
-        last = (value for job in alike if (value := job.last.numbers.get(name)) is not None and math.isfinite(value))
-        if leader is not None:
-            made.append(Summary(name, leader, winner.name, tuple(last)))
-    return made
+def summarise(jobs: Iterable[JobRecord], best: Mapping[int, Mapping[str, Point]]) -> list[Summary]:
+    """Returns a summary of each metric, rewards first; `best` has the best points by job number and metric."""
+    measured = [job for job in jobs if job.number in best]
+    summaries = []
+    for name in sorted({name for job in measured for name in best[job.number]}, key=lambda name: (rank(name), name)):
+        with_metric = [job for job in measured if name in best[job.number]]
+        best_point = best_of(name, (best[job.number][name] for job in with_metric))
+        best_job = next(job for job in with_metric if best[job.number][name] is best_point)
+        seeds = (job for job in with_metric if settings(job) == settings(best_job))
+        last = (value for job in seeds if (value := job.last.numbers.get(name)) is not None and math.isfinite(value))
+        if best_point is not None:
+            summaries.append(Summary(name, best_point, best_job.name, tuple(last)))
+    return summaries
 
 
-def columns(summaries: Sequence[Summary], what: str) -> list[Column[Summary]]:
-    """Returns the columns of a table of metrics; `what` is the title of the jobs' names."""
+def columns(summaries: Sequence[Summary], job_title: str) -> list[Column[Summary]]:
+    """Returns the columns of a table of metrics; `job_title` is the title of the column with the names of jobs."""
+    last_title = "mean of last" if any(len(metric.last) > 1 for metric in summaries) else "last"
     return [
-        Column("metric", lambda of: of.name, align_left=True, priority=100),
-        Column("last", lambda of: of.mean, "mean of last" if any(len(of.last) > 1 for of in summaries) else "last"),
-        Column("band", lambda of: of.band, "lowest to highest", priority=40),
-        Column("best", lambda of: of.best.value, priority=80),
-        Column("best_step", lambda of: of.best.step, "at step", priority=80),
-        Column("job", lambda of: of.job, what, align_left=True, priority=60, max_width=28),
+        Column("metric", lambda metric: metric.name, align_left=True, priority=100),
+        Column("last", lambda metric: metric.mean, last_title),
+        Column("band", lambda metric: metric.band, "lowest to highest", priority=40),
+        Column("best", lambda metric: metric.best.value, priority=80),
+        Column("best_step", lambda metric: metric.best.step, "at step", priority=80),
+        Column("job", lambda metric: metric.job, job_title, align_left=True, priority=60, max_width=28),
     ]

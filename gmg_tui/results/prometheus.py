@@ -1,4 +1,4 @@
-"""Metrics of sessions for Prometheus, in base units, from a snapshot of each running engine at each scrape."""
+"""Metrics of sessions for Prometheus, in base units. Each scrape requests a snapshot from each running engine."""
 
 import asyncio
 import time
@@ -17,30 +17,30 @@ from gmg_tui.session.client import newest_snapshot
 from gmg_tui.session.store.reader import open_store
 
 _MIB = float(1 << 20)
-_STORE_S = 1.0
-"""Limit for reading a session's store, which a script may lock or make huge."""
+_STORE_TIMEOUT_S = 1.0
+"""Maximum time to read a session's store, which a script may lock or make huge."""
 _LOST_EXPORT_S = 900.0
-"""Seconds to export lost sessions, with `gmg_session_up` 0."""
+"""Time for which a lost session is exported, with `gmg_session_up` 0."""
 
 
-def _done(worker: Worker) -> float | None:
+def _progress_ratio(worker: Worker) -> float | None:
     progress = worker.newest.progress
     return progress.done / progress.total if progress is not None and progress.total else None
 
 
-_WORKER: tuple[tuple[str, str, Callable[[Worker], float | None], float], ...] = (
+_WORKER_METRICS: tuple[tuple[str, str, Callable[[Worker], float | None], float], ...] = (
     ("gmg_worker_fps", "The current rate: environment steps per second.", lambda worker: worker.current_fps, 1),
     ("gmg_worker_fps_mean", "The rate of the attempt so far.", lambda worker: worker.newest.rate, 1),
     ("gmg_worker_n_envs", "Environments that the worker simulates.", lambda worker: worker.newest.n_envs, 1),
     ("gmg_worker_attempt", "Number of the current attempt, from 1.", lambda worker: worker.attempt or None, 1),
-    ("gmg_worker_progress_ratio", "Completed share of its work.", _done, 1),
-    ("gmg_worker_cpu_ratio", "CPU of its processes; 1 is a whole core.", lambda worker: worker.cpu_pct, 0.01),
-    ("gmg_worker_memory_bytes", "Resident memory of its processes.", lambda worker: worker.memory_rss_mib, _MIB),
-    ("gmg_worker_gpu_memory_peak_bytes", "Peak of its GPU memory.", lambda worker: worker.newest.memory_peak_mib, _MIB),
+    ("gmg_worker_progress_ratio", "Completed share of the work.", _progress_ratio, 1),
+    ("gmg_worker_cpu_ratio", "CPU load of the processes; 1 is a whole core.", lambda worker: worker.cpu_pct, 0.01),
+    ("gmg_worker_memory_bytes", "Resident memory of the processes.", lambda worker: worker.memory_rss_mib, _MIB),
+    ("gmg_worker_gpu_memory_peak_bytes", "Peak GPU memory.", lambda worker: worker.newest.memory_peak_mib, _MIB),
 )
-"""The metrics of live workers: name, help, value, and scale to the base unit."""
+"""The metrics of live workers: name, help, value, and factor to the base unit."""
 
-_GPU: tuple[tuple[str, str, str, float], ...] = (
+_GPU_METRICS: tuple[tuple[str, str, str, float], ...] = (
     ("gmg_gpu_lost", "1 if the driver reports the GPU as lost.", "lost", 1),
     ("gmg_gpu_utilization_ratio", "Share of the time with a kernel running.", "gpu_util_pct", 0.01),
     ("gmg_gpu_memory_used_bytes", "Memory in use.", "memory_used_mib", _MIB),
@@ -50,18 +50,18 @@ _GPU: tuple[tuple[str, str, str, float], ...] = (
     ("gmg_gpu_power_limit_watts", "Power limit in force.", "power_limit_w", 1),
     ("gmg_gpu_sm_clock_hertz", "Clock of the SMs.", "sm_clock_mhz", 1e6),
 )
-"""The metrics of GPUs: name, help, field of `GpuSample`, and scale to the base unit."""
+"""The metrics of GPUs: name, help, field of `GpuSample`, and factor to the base unit."""
 
 
-Seen = tuple[Session, Snapshot | None]
-"""A session and its newest snapshot, None if its engine does not answer."""
+SessionView = tuple[Session, Snapshot | None]
+"""A session and its newest snapshot; None if the engine does not answer."""
 
 
 class SessionsCollector(Collector):
     """The metrics of this user's running and recently lost sessions on this machine."""
 
     def collect(self) -> Iterable[Metric]:
-        """Returns all metrics now."""
+        """Returns the current metrics."""
         scrape = _Scrape()
         for session, snapshot in asyncio.run(_views()):
             up = snapshot is not None
@@ -71,20 +71,20 @@ class SessionsCollector(Collector):
         return scrape.metrics.values()
 
 
-async def _views() -> list[Seen]:
-    """Returns the sessions to export, by name."""
+async def _views() -> list[SessionView]:
+    """Returns the sessions to export: the running ones by name, then the lost ones."""
     entries = sorted((entry for entry in sessions.listing() if entry.here), key=lambda entry: entry.name)
-    since = time.time() - _LOST_EXPORT_S
-    lost = [entry for entry in entries if entry.state == "lost" and (entry.record.ended or entry.written) > since]
+    oldest = time.time() - _LOST_EXPORT_S
+    lost = [entry for entry in entries if entry.state == "lost" and (entry.record.ended or entry.written) > oldest]
     running = [entry.record.session for entry in entries if entry.state == "running"]
     snapshots = await asyncio.gather(*map(newest_snapshot, running))
     return [*zip(running, snapshots, strict=True), *((entry.record.session, None) for entry in lost)]
 
 
 class _Scrape:
-    """The metrics of one scrape, without values that are None and labels that are empty.
+    """The metrics of one scrape, without unknown values and empty labels.
 
-    Labels are cleaned: a NUL or carriage return may make a parser reject the whole scrape.
+    Labels pass through `safe`: a NUL or carriage return may make a parser reject the whole scrape.
     """
 
     def __init__(self) -> None:
@@ -101,20 +101,20 @@ class _Scrape:
 def _write_session(scrape: _Scrape, session: Session, snapshot: Snapshot) -> None:
     spec = session.spec
     labels = {"session": spec.name}
-    about = {"script": spec.script, "kind": spec.command, "version": session.version}
-    scrape.add("gmg_session_info", "Script, kind (run, sweep or tune), version.", 1, **labels, **about)
+    info = {"script": spec.script, "kind": spec.command, "version": session.version}
+    scrape.add("gmg_session_info", "Script, kind (run, sweep or tune), version.", 1, **labels, **info)
     scrape.add("gmg_session_elapsed_seconds", "Time that the session has been running.", snapshot.elapsed_s, **labels)
     rate = total_fps(snapshot.counted) if not snapshot.ended else None
     scrape.add("gmg_session_fps", "The current rate of all running workers.", rate, **labels)
     per_joule = fps_per_watt(session, snapshot)
-    scrape.add("gmg_session_env_steps_per_joule", "Current rate by power of the GPUs.", per_joule, **labels)
+    scrape.add("gmg_session_env_steps_per_joule", "Current rate by the power of the GPUs.", per_joule, **labels)
     states = Counter(worker.state for worker in snapshot.workers)
     for state in WorkerState:
         scrape.add("gmg_session_workers", "Workers by state.", states[state], **labels, state=state.value)
     if (queue := snapshot.queue) is not None:
-        for word in ("waiting", "running", "finished", "failed", "stopped"):
-            scrape.add("gmg_jobs", "Jobs by state.", getattr(queue, word), **labels, state=word)
-        scrape.add("gmg_queue_eta_seconds", "Seconds to the end of all jobs.", queue.eta_s, **labels)
+        for name in ("waiting", "running", "finished", "failed", "stopped"):
+            scrape.add("gmg_jobs", "Jobs by state.", getattr(queue, name), **labels, state=name)
+        scrape.add("gmg_queue_eta_seconds", "Seconds until all jobs have ended.", queue.eta_s, **labels)
     for group in snapshot.groups:
         scrape.add("gmg_group_fps", "The current rate of a group of ranks.", group.fps, **labels, group=group.id)
     _write_alerts(scrape, snapshot.alerts, labels)
@@ -127,30 +127,30 @@ def _write_session(scrape: _Scrape, session: Session, snapshot: Snapshot) -> Non
     try:
         _write_totals(scrape, session)
     except GmgError:
-        return  # the store cannot be read; counters must not drop to 0
+        return  # the store cannot be read: omit the counters, as they must not drop to 0
 
 
 def _write_totals(scrape: _Scrape, session: Session) -> None:
     """Adds the counters of the session's store. Raises `StoreError`."""
     name = session.spec.name
-    with open_store(Path(session.spec.folder) / sessions.STORE, _STORE_S) as stored:
-        ran = [each for attempts in stored.attempts.values() for each in attempts]
-        used = [(job.slot, job.energy_j) for job in stored.each_job() if job.energy_j is not None]
-    failed = Counter(each.slot for each in ran if each.attempt.state is WorkerState.FAILED)
+    with open_store(Path(session.spec.folder) / sessions.STORE, _STORE_TIMEOUT_S) as stored:
+        runs = [run for attempts in stored.attempts.values() for run in attempts]
+        energies = [(job.slot, job.energy_j) for job in stored.each_job() if job.energy_j is not None]
+    failed = Counter(run.slot for run in runs if run.attempt.state is WorkerState.FAILED)
     scrape.add("gmg_session_failures_total", "Attempts that failed, on all slots.", failed.total(), session=name)
     for slot in session.slots:
-        labels, restarts = _labels(name, slot), sum(each.slot == slot.name and each.attempt.number > 1 for each in ran)
-        energies_j = [energy_j for on, energy_j in used if on == slot.name]
+        labels, restarts = _labels(name, slot), sum(run.slot == slot.name and run.attempt.number > 1 for run in runs)
+        energies_j = [energy_j for slot_name, energy_j in energies if slot_name == slot.name]
         energy_j = sum(energies_j) if energies_j else None
         scrape.add("gmg_worker_restarts_total", "Attempts that were not the first.", restarts, **labels)
         scrape.add("gmg_worker_failures_total", "Attempts that failed.", failed[slot.name], **labels)
         scrape.add("gmg_worker_energy_joules_total", "Energy that the slot's jobs have used.", energy_j, **labels)
 
 
-def _write_worker(scrape: _Scrape, worker: Worker, of_slot: dict[str, str]) -> None:
+def _write_worker(scrape: _Scrape, worker: Worker, slot_labels: dict[str, str]) -> None:
     rank = str(worker.group.rank) if worker.group is not None else ""
-    labels = {**of_slot, "gmg_job": str(worker.job or ""), "rank": rank}
-    scrape.add("gmg_worker_lines_total", "Lines of output.", worker.log_lines, **of_slot)
+    labels = {**slot_labels, "gmg_job": str(worker.job or ""), "rank": rank}
+    scrape.add("gmg_worker_lines_total", "Lines of output.", worker.log_lines, **slot_labels)
     for state in WorkerState:
         text = "1 for the state that the worker is in, 0 for the others."
         scrape.add("gmg_worker_state", text, worker.state is state, **labels, state=state.value)
@@ -158,28 +158,28 @@ def _write_worker(scrape: _Scrape, worker: Worker, of_slot: dict[str, str]) -> N
     if worker.state.ended:
         return
     scrape.add("gmg_worker_phase", "1 for the phase that the script is in.", 1, **labels, phase=worker.phase.value)
-    for name, text, value, scale in _WORKER:
+    for name, text, value, scale in _WORKER_METRICS:
         scrape.add(name, text, value(worker), scale, **labels)
     for metric, number in {safe(metric): number for metric, number in worker.newest.numbers.items()}.items():
-        scrape.add("gmg_worker_metric", "A named number that the script prints.", number, **labels, metric=metric)
+        scrape.add("gmg_worker_metric", "A metric that the script reports.", number, **labels, metric=metric)
 
 
 def _write_alerts(scrape: _Scrape, alerts: Iterable[Alert], labels: dict[str, str]) -> None:
     for alert in {alert.kind: alert for alert in reversed(tuple(alerts))}.values():
-        text = "1 for each alert of a worker, or of the session."
+        text = "1 for each kind of alert of a worker, or of the session."
         scrape.add("gmg_alert", text, 1, **labels, kind=alert.kind, severity=alert.severity.value)
 
 
 def _write_gpu(scrape: _Scrape, gpu: Gpu, sample: GpuSample, labels: dict[str, str]) -> None:
     del labels["slot"]
     scrape.add("gmg_gpu_info", "The GPU's name.", 1, **labels, name=gpu.name)
-    for name, text, field, scale in _GPU:
+    for name, text, field, scale in _GPU_METRICS:
         scrape.add(name, text, getattr(sample, field), scale, **labels)
-    scrape.add("gmg_gpu_energy_joules_total", "Energy since its driver was loaded.", sample.energy_j, **labels)
+    scrape.add("gmg_gpu_energy_joules_total", "Energy used since the driver was loaded.", sample.energy_j, **labels)
     for reason in sample.throttle or ():
-        scrape.add("gmg_gpu_throttle_reason", "1 for each reason to throttle.", 1, **labels, reason=reason)
+        scrape.add("gmg_gpu_throttle_reason", "1 for each reason that the GPU throttles.", 1, **labels, reason=reason)
 
 
 def _labels(session: str, slot: Slot) -> dict[str, str]:
-    on = {"gpu": str(slot.gpu.index), "uuid": slot.gpu.uuid} if slot.gpu is not None else {}
-    return {"session": session, "slot": slot.name, "node": slot.node, **on}
+    gpu = {"gpu": str(slot.gpu.index), "uuid": slot.gpu.uuid} if slot.gpu is not None else {}
+    return {"session": session, "slot": slot.name, "node": slot.node, **gpu}

@@ -17,7 +17,7 @@ from gmg_tui.model.tried import below_median
 from gmg_tui.model.worker import combined, summed
 from gmg_tui.results.column import Column, find, is_known, sort_rows
 from gmg_tui.results.job_columns import columns, result_names
-from gmg_tui.results.metric_curves import Summary, summaries
+from gmg_tui.results.metric_curves import Summary, summarise
 from gmg_tui.session import ENGINE_DIED, STORE, SessionEntry
 from gmg_tui.session.store.database import JobAttempt
 from gmg_tui.session.store.reader import Stored, open_store
@@ -243,7 +243,7 @@ def collect(entry: SessionEntry, stored: Stored) -> ReportData:
         snapshot = entry.record.last_state(snapshot)
         if entry.state == "lost":
             snapshot = structs.replace(snapshot, time=until, elapsed_s=elapsed_s)
-    metrics = tuple(summaries(jobs, stored.best()))
+    metrics = tuple(summarise(jobs, stored.best()))
     return ReportData(entry.name, entry.folder, entry.state, session, until, jobs, attempts, snapshot, metrics)
 
 

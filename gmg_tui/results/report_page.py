@@ -21,48 +21,53 @@ from gmg_tui.results.table import escape_html
 from gmg_tui.session.store.reader import Stored
 
 _CHARTED = ("fps_mean", "memory_peak_mib")
-"""Columns with a chart by job, besides the results."""
+"""Columns with a chart by job, besides those of metrics and results."""
 _CONFIG = {"responsive": True, "displaylogo": False, "modeBarButtonsToRemove": ["lasso2d", "select2d"]}
 
 
-def page(data: ReportData, stored: Stored, best: str | None = None) -> bytes:
-    """Returns the page of one session, ordered by `best` as in `ReportData.sorted_rows`; `stored` is its open store.
+def render_session(data: ReportData, stored: Stored, best: str | None = None) -> bytes:
+    """Returns the page of one session, in the order of `ReportData.sorted_rows`; `stored` is its open store.
 
     Raises `StoreError`, or `GmgError` if there is no column `best`.
     """
-    rows, by, order = data.sorted_rows(best)
-    of_jobs = columns(rows)
-    rate = next(column for column in of_jobs if column.name == "fps_mean")
+    rows, sort_column, order = data.sorted_rows(best)
+    job_columns = columns(rows)
+    rate = next(column for column in job_columns if column.name == "fps_mean")
     fastest = best_job(sort_rows(rate, rows, descending=True), rate)
-    leaders = [("best", by, best_job(rows, by))] if by is not None and by.name != rate.name else []
+    sort_name = sort_column.name if sort_column is not None else rate.name
+    leaders = [("best", sort_column, best_job(rows, sort_column))] if sort_column and sort_name != rate.name else []
     leaders = [*leaders, ("fastest", rate, fastest)] if data.queued and data.tuning is None else []
-    first = leaders[0][2] if leaders else None
+    winner = leaders[0][2] if leaders else None
     names = result_names(rows)
-    charted = [column for column in of_jobs if column.name in _CHARTED or column.title in names]
-    charted.sort(key=lambda column: (by is None or column.name != by.name, column.name not in _CHARTED))
+    charted = [column for column in job_columns if column.name in _CHARTED or column.title in names]
+    charted.sort(key=lambda column: (not sort_column or column.name != sort_name, column.name not in _CHARTED))
+    failures = data.failures
     jobs = [
         f"<h2>{'Jobs' if data.queued else 'Workers'}</h2>",
-        *_soft([order] if data.queued else []),
-        *map(_chart, charts.by_job(data.jobs, charted, first)),
-        tables.render_html(of_jobs, rows, row_class=lambda row: "best" if row is first else row.state.value),
+        *_soft_paragraphs([order] if data.queued else []),
+        *map(_chart, charts.draw_jobs(data.jobs, charted, winner)),
+        tables.render_html(job_columns, rows, row_class=lambda row: "best" if row is winner else row.state.value),
     ]
     body = [
         *_headline(data, leaders),
-        *(f"<p><b>{escape_html(each.subject)} failed:</b> {escape_html(each.reason)}</p>" for each in data.failures),
-        *_soft(each.advice for each in data.failures if each.advice),
+        *(
+            f"<p><b>{escape_html(failure.subject)} failed:</b> {escape_html(failure.reason)}</p>"
+            for failure in failures
+        ),
+        *_soft_paragraphs(failure.advice for failure in failures if failure.advice),
         *(f"<p><b>{escape_html(name)}</b> {escape_html(alert.headline)}</p>" for name, alert in data.alerts),
-        *(tuning(data.tuning) if data.tuning is not None else ()),
-        *_soft(data.slow_slots),
-        *(jobs if data.tuning is None or best is not None else ()),  # trials are a tuning's jobs
+        *(render_tuning(data.tuning) if data.tuning is not None else ()),
+        *_soft_paragraphs(data.slow_slots),
+        *(jobs if data.tuning is None or best is not None else ()),  # a tuning's trials are its jobs
         *_metrics(data, stored),
         "<h2>Over time</h2>",
-        _chart(charts.over_time(data, stored)),
+        _chart(charts.draw_timeline(data, stored)),
     ]
-    return _filled(data.name, [data.heading], body)
+    return _fill_template(data.name, [data.heading], body)
 
 
 def _metrics(data: ReportData, stored: Stored) -> Iterator[str]:
-    figures = [charts.styled(figure) for figure in metric_curves.charts(data.jobs, stored, charts.COLOURS)]
+    figures = [charts.apply_style(figure) for figure in metric_curves.draw_charts(data.jobs, stored, charts.COLOURS)]
     if figures:
         yield "<h2>Metrics</h2>"
         yield tables.render_html(metric_curves.columns(data.metrics, "job" if data.queued else "worker"), data.metrics)
@@ -70,7 +75,7 @@ def _metrics(data: ReportData, stored: Stored) -> Iterator[str]:
 
 
 def _headline(data: ReportData, leaders: Iterable[tuple[str, Column[JobRecord], JobRecord | None]]) -> Iterator[str]:
-    """Yields the best and the fastest job with their settings, then the totals."""
+    """Yields the section with the best and the fastest job, each with its values, and the totals."""
     facts = []
     for title, column, job in leaders:
         if job is not None:
@@ -88,39 +93,40 @@ def _headline(data: ReportData, leaders: Iterable[tuple[str, Column[JobRecord], 
     yield f"<dl>{''.join(boxes)}</dl>"
 
 
-def comparison(made: Comparison) -> bytes:
-    """Returns the page that compares several sessions."""
-    settings, rates, figures, metrics = made.tables
+def render_comparison(comparison: Comparison) -> bytes:
+    """Returns the page that compares several sessions. Raises `StoreError`."""
+    settings, rates, figures, metrics = comparison.tables
+    curves = metric_curves.draw_comparison(comparison.sessions, charts.COLOURS)
     body = [
-        *(f"<p>{escape_html(line)}</p>" for line in made.remarks),
-        "<h2>What differs</h2>",
-        tables.render_html(*settings) if made.differences else "<p>Nothing.</p>",
+        *(f"<p>{escape_html(remark)}</p>" for remark in comparison.remarks),
+        "<h2>Different settings</h2>",
+        tables.render_html(*settings) if comparison.differences else "<p>None.</p>",
         "<h2>Rates</h2>",
-        _chart(charts.rates(made)),
+        _chart(charts.draw_rates(comparison)),
         tables.render_html(*rates),
-        tables.render_html(*figures) if made.figures else "",
-        *(["<h2>Metrics</h2>", tables.render_html(*metrics)] if made.metrics else []),
-        *(_chart(charts.styled(figure)) for figure in metric_curves.compared(made.sessions, charts.COLOURS)),
+        tables.render_html(*figures) if comparison.figures else "",
+        *(["<h2>Metrics</h2>", tables.render_html(*metrics)] if comparison.metrics else []),
+        *(_chart(charts.apply_style(figure)) for figure in curves),
     ]
-    title = " and ".join(data.name for data in made.sessions)
-    return _filled(title, [data.heading for data in made.sessions], body)
+    title = " and ".join(data.name for data in comparison.sessions)
+    return _fill_template(title, [data.heading for data in comparison.sessions], body)
 
 
-def tuning(of: Tuning) -> Iterator[str]:
+def render_tuning(tuning: Tuning) -> Iterator[str]:
     """Yields the section with a tuning's curve, answer and trials."""
-    yield f"<h2>Tuning: {escape_html(of.spec.variable)} with the most {escape_html(tuning_text.unit(of.spec))}</h2>"
-    answer = of.answer
-    yield from _soft(filter(None, [tuning_text.incomplete_reason(of)]))
-    yield _chart(charts.curve(of))
-    if together := tuning_text.rate_together(answer, of.spec):
-        yield f"<p>{escape_html(of.spec.variable)} = {escape_html(together)}</p>"
-    yield tables.render_html(tuning_text.answer_columns(of.spec), tuning_text.named_values(answer, of.spec))
-    yield from (f"<p>{name}: {escape_html(text)}</p>" for name, text in tuning_text.notes(answer, of.spec))
-    if of.command:
-        yield f"<pre>{escape_html(shlex.join(of.command))}</pre>"
-    yield from _soft([tuning_text.caution(of.spec)])
-    trials = sorted(of.trials, key=lambda trial: (trial.value, trial.number))
-    yield tables.render_html(tuning_text.columns(of.spec), trials, row_class=lambda trial: trial.state.value)
+    yield f"<h2>Tuning: {escape_html(tuning.spec.variable)} with the most {escape_html(tuning_text.unit(tuning.spec))}</h2>"
+    answer = tuning.answer
+    yield from _soft_paragraphs(filter(None, [tuning_text.incomplete_reason(tuning)]))
+    yield _chart(charts.draw_tuning(tuning))
+    if together := tuning_text.rate_together(answer, tuning.spec):
+        yield f"<p>{escape_html(tuning.spec.variable)} = {escape_html(together)}</p>"
+    yield tables.render_html(tuning_text.answer_columns(tuning.spec), tuning_text.named_values(answer, tuning.spec))
+    yield from (f"<p>{name}: {escape_html(text)}</p>" for name, text in tuning_text.notes(answer, tuning.spec))
+    if tuning.command:
+        yield f"<pre>{escape_html(shlex.join(tuning.command))}</pre>"
+    yield from _soft_paragraphs([tuning_text.caution(tuning.spec)])
+    trials = sorted(tuning.trials, key=lambda trial: (trial.value, trial.number))
+    yield tables.render_html(tuning_text.columns(tuning.spec), trials, row_class=lambda trial: trial.state.value)
 
 
 def _chart(figure: Figure) -> str:
@@ -130,12 +136,13 @@ def _chart(figure: Figure) -> str:
     return html
 
 
-def _filled(title: str, about: Iterable[str], body: Iterable[str]) -> bytes:
+def _fill_template(title: str, headings: Iterable[str], body: Iterable[str]) -> bytes:
     template = Template(files("gmg_tui.results").joinpath("report_page.html").read_text("utf-8"))
-    parts = [f"<script>{get_plotlyjs()}</script>", *body]
-    text = template.substitute(title=escape_html(title), about="".join(_soft(about)), body="\n".join(parts))
+    with_plotly = "\n".join([f"<script>{get_plotlyjs()}</script>", *body])
+    headings_html = "".join(_soft_paragraphs(headings))
+    text = template.substitute(title=escape_html(title), headings=headings_html, body=with_plotly)
     return text.encode(errors="replace")
 
 
-def _soft(lines: Iterable[str]) -> list[str]:
+def _soft_paragraphs(lines: Iterable[str]) -> list[str]:
     return [f'<p class="soft">{escape_html(line)}</p>' for line in lines]

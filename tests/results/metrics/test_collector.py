@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from gmg_tui.model import Fps, Gpu, GpuSample, Queue, Rank, Slot, Snapshot, Worker, WorkerState
 from gmg_tui.results import prometheus as collector
-from gmg_tui.results.prometheus import Seen, SessionsCollector
+from gmg_tui.results.prometheus import SessionsCollector, SessionView
 from tests.results.metrics.served import samples, value
 from tests.workers import alerts, session_of, worker_of
 
@@ -26,7 +26,7 @@ class Scrape:
         session = session_of(*slots, started=time.time() - 60)
         self.snapshot: Snapshot | None = None
 
-        async def views() -> list[Seen]:
+        async def views() -> list[SessionView]:
             return [(session, self.snapshot)]
 
         monkeypatch.setattr(collector, "_views", views)

@@ -92,7 +92,7 @@ def test_a_log_that_a_script_swaps_for_a_link_is_not_followed(tmp_path: Path) ->
     swapping = subprocess.Popen([sys.executable, "-c", _SWAPS, log, secret])
     try:
         for _ in range(5000):
-            with contextlib.suppress(OSError), archive._reading(log, engine.folder) as file:
+            with contextlib.suppress(OSError), archive._open_file(log, engine.folder) as file:
                 assert file.read() == b""
     finally:
         swapping.kill()
@@ -110,5 +110,5 @@ def test_variables_of_jobs_and_of_their_attempts_are_masked_too() -> None:
     first = structs.replace(first, env={"PLAIN": "given to a job"})
     attempt = structs.replace(second.last, env={"PLAIN": "given by a key"})
     asyncio.run(stored.session("sim-1", [first, structs.replace(second, last=attempt)]))
-    values = archive._values(sessions.find("sim-1", running=False))
+    values = archive._variable_values(sessions.find("sim-1", running=False))
     assert {"given to a job", "given by a key"} <= values

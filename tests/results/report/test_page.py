@@ -84,7 +84,7 @@ async def test_the_chart_shows_states_metrics_and_failures() -> None:
     await stored.session("sim-1", [job], attempts=[failed, again, edited], rows=rows)
     entry = find("sim-1", running=False)
     with open_store(entry.folder / STORE) as store:
-        drawn = charts.over_time(collect(entry, store), store).to_dict()
+        drawn = charts.draw_timeline(collect(entry, store), store).to_dict()
     traces = {trace["name"]: trace for trace in drawn["data"] if trace.get("yaxis", "y") == "y"}
     assert {"building", "running"} <= traces.keys()
     assert traces["building"]["x"] == [3000.0] * 3
@@ -102,7 +102,7 @@ async def test_the_first_seconds_do_not_set_the_axis() -> None:
     await stored.session("sim-1", [finished(1, slot="cpu0")], rows=rows)
     entry = find("sim-1", running=False)
     with open_store(entry.folder / STORE) as store:
-        drawn = charts.over_time(collect(entry, store), store).to_dict()
+        drawn = charts.draw_timeline(collect(entry, store), store).to_dict()
     assert drawn["layout"]["yaxis2"]["range"] == [0.0, 1080.0]
     assert "range" not in drawn["layout"]["yaxis3"]
     assert "VRAM" in drawn["layout"]["annotations"][2]["text"]
@@ -110,7 +110,7 @@ async def test_the_first_seconds_do_not_set_the_axis() -> None:
 
 async def test_results_stand_beside_fps_and_vram_by_job() -> None:
     jobs = [finished(n, memory_peak_mib=2048.0, result={"reward": value}) for n, value in enumerate((5.0, math.nan), 1)]
-    (figure,) = charts.by_job(
+    (figure,) = charts.draw_jobs(
         jobs, [c for c in columns(jobs) if c.name in ("fps_mean", "memory_peak_mib", "reward")], jobs[0]
     )
     drawn = figure.to_dict()
@@ -122,7 +122,7 @@ async def test_results_stand_beside_fps_and_vram_by_job() -> None:
 @pytest.mark.parametrize("name", ["LADDER", "EDGE", "ENDED", "CUSTOM"])
 def test_the_curve_of_a_tuning_has_every_trial(name: str) -> None:
     tuning = getattr(tunings, name)
-    drawn = charts.curve(tuning).to_dict()
+    drawn = charts.draw_tuning(tuning).to_dict()
     trials = [trial for trial in tuning.trials if trial.rate is not None and trial.kind != "together"]
     traces = [trace for trace in drawn["data"] if trace["mode"] == "lines+markers"]
     points = [point for trace in traces for point in zip(trace["x"], trace["y"], strict=True)]
@@ -143,7 +143,7 @@ def test_the_section_of_a_tuning_escapes_its_text() -> None:
     trials = (structs.replace(tunings.ENDED.trials[0], reason=evil), *tunings.ENDED.trials[1:])
     spec = structs.replace(tunings.SPEC, variable=evil, metric=evil)
     changed = structs.replace(tunings.ENDED, spec=spec, trials=trials, answer=answer, command=(evil,))
-    text = "".join(page.tuning(changed))
+    text = "".join(page.render_tuning(changed))
     assert "<script>document" not in text.replace("&lt;", "")
     assert text.count("&lt;b&gt;x&lt;/b&gt;") > 4
 
