@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from gmg_tui.cli.grammar import OPTIONS, CommandGroup, ConfiguredCommand, ScriptCommand, own_options
+from gmg_tui.cli.grammar import OPTIONS_KEY, CommandGroup, ConfiguredCommand, ScriptCommand, own_options
 from gmg_tui.cli.printing import note
 from gmg_tui.model import secrets
 from gmg_tui.model.errors import GmgError, nearest
@@ -23,7 +23,7 @@ TOPICS = (
 )
 """The pages of the manual, in reading order."""
 _LIBRARIES = {"metrics": "prometheus_client", "serve": "textual-serve"}
-"""Libraries of extras, by the command that needs them."""
+"""Library of an extra, by the command that needs it."""
 
 
 def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
@@ -54,7 +54,7 @@ def _group() -> None:
 
 
 def _call(command: str, *args: Any, **options: Any) -> int:
-    """Imports the module of a command, and calls its function, by default of the same name."""
+    """Calls a command's function, `MODULE.FUNCTION` or `MODULE` for both, and returns the exit status."""
     command, _, function = command.partition(".")
     try:
         module = importlib.import_module(f"gmg_tui.cli.{command}")
@@ -65,7 +65,7 @@ def _call(command: str, *args: Any, **options: Any) -> int:
 
         install = interpreter.install_command(sys.executable, _LIBRARIES[command])
         raise GmgError(f"{command} needs {_LIBRARIES[command]}; install it with: {install}", 1) from None
-    from gmg_tui.session import ignored_folders  # imported by the module
+    from gmg_tui.session import ignored_folders  # the module has imported it
 
     for text in ignored_folders():
         note(text)
@@ -73,24 +73,24 @@ def _call(command: str, *args: Any, **options: Any) -> int:
     return status
 
 
-def _start(command: str, *args: Any, **more: Any) -> int:
+def _start(command: str, *args: Any, **options: Any) -> int:
     """Calls the function of a command with an engine whose process starts during the import."""
     from gmg_tui.cli.prestart import PrestartedEngine
 
     with PrestartedEngine() as engine:
-        return _call(command, *args, engine=engine, **more)
+        return _call(command, *args, engine=engine, **options)
 
 
 def _options(script: str | None = None) -> Options:
     """Returns the options of the current command. Raises `GmgError` if `--simulate` is given with a script."""
-    options: Options = click.get_current_context().meta[OPTIONS]
+    options: Options = click.get_current_context().meta[OPTIONS_KEY]
     if script is not None and options.simulate is not None:
         raise GmgError(f"--simulate runs the bundled script instead of yours; leave out {script}")
     return options
 
 
 def _program(script: str | None, args: Sequence[str], *, module: bool) -> Program | None:
-    """Returns the workers' program, noting arguments that are also options of gmg-tui."""
+    """Returns the workers' program, with its arguments that are also options of gmg-tui; None without a script."""
     if script is None:
         return None
     return Program(script, tuple(args), module, own_options(click.get_current_context().command, args))
@@ -174,7 +174,7 @@ def demo(words: tuple[str, ...], **_: Any) -> int:
 
 @_group.command(cls=ConfiguredCommand)
 @_name
-@click.option("--readonly", is_flag=True, help="Refuse every change.")
+@click.option("--readonly", is_flag=True, help="Watch only; refuse changes.")
 def attach(name: str | None, readonly: bool, **_: Any) -> int:
     """Open the screen on a session, by default the newest running one.
 
@@ -200,7 +200,7 @@ def stop(names: tuple[str, ...], everything: bool) -> int:
 
 @_group.command
 @_names
-@click.option("--older", type=span, metavar="AGE", help="Remove sessions that ended longer ago: 30d, 12h.")
+@click.option("--older", type=span, metavar="AGE", help="Remove sessions that ended more than AGE ago, such as 30d.")
 @click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the N sessions that ended last.")
 @click.option("-y", "--yes", is_flag=True, help="Remove without asking; required without a terminal.")
 def rm(names: tuple[str, ...], **options: Any) -> int:
@@ -225,12 +225,12 @@ def logs(words: tuple[str, ...], follow: bool, lines: int | None) -> int:
 
 @_group.command
 @click.argument("words", nargs=-1, metavar="[NAME] [SLOT]", shell_complete=complete_session)
-@click.option("--stacks", is_flag=True, help="Always take Python stacks, to name the slowest function.")
+@click.option("--stacks", is_flag=True, help="Always sample Python stacks, to name the hottest function.")
 @_json
 def why(words: tuple[str, ...], *, stacks: bool, as_json: bool) -> int:
     """Show what limits the speed of a worker, or of all workers, with the figures and what to try.
 
-    If the script is the cause, takes 20 of its Python stacks within two seconds.
+    If the script is the cause, samples 20 of its Python stacks within two seconds.
     """
     return _call("why", words, stacks=stacks, as_json=as_json)
 
@@ -240,7 +240,7 @@ def why(words: tuple[str, ...], *, stacks: bool, as_json: bool) -> int:
 @click.option("--json", "as_json", is_flag=True, help="Print the detailed results (JSON).")
 @click.option("--html", metavar="FILE", help="Write a page with charts.")
 @click.option("--bundle", is_flag=True, help="Write a zip archive for a bug report, without secrets.")
-@click.option("--show-env", is_flag=True, help="On a terminal, show values of variables that sound like secrets.")
+@click.option("--show-env", is_flag=True, help="On a terminal, show values of variables named like secrets.")
 @click.option("--best", metavar="COLUMN", help="Sort by COLUMN; -COLUMN: smallest first.")
 @click.option(
     "--fail-below",
@@ -260,7 +260,7 @@ report.params.append(
         "csv",
         click.Choice(("jobs", "raw", "metrics")),
         "[raw|metrics]",
-        "Print the results (CSV). raw: no apostrophe before formula-like texts; metrics: over time.",
+        "Print the results (CSV). raw: no apostrophe before texts like formulas; metrics: values over time.",
         bare="jobs",
     )
 )
@@ -275,7 +275,7 @@ def gpus(as_json: bool) -> int:
 
 @_group.command
 @click.option("--listen", metavar="HOST:PORT", help="Address to serve. [default: 127.0.0.1:9400]")
-@click.option("--textfile", metavar="FILE", help="Instead write FILE every 15 s, for node_exporter.")
+@click.option("--textfile", metavar="FILE", help="Write FILE every 15 s instead, for node_exporter.")
 def metrics(**options: Any) -> int:
     """Export Prometheus metrics for running sessions."""
     return _call("metrics", **options)
@@ -283,7 +283,9 @@ def metrics(**options: Any) -> int:
 
 @_group.command
 @_name
-@click.option("--port", type=click.IntRange(0, 65535), default=8400, metavar="N", help="Port. [default: 8400; 0: any]")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8400, metavar="N", help="Port; 0 for any free one. [default: 8400]"
+)
 def serve(name: str | None, port: int) -> int:
     """Serve the screen of a running session to a browser on this machine, read-only."""
     return _call("serve", name, port)
@@ -291,15 +293,15 @@ def serve(name: str | None, port: int) -> int:
 
 @_group.command
 @click.argument(
-    "topic", required=False, shell_complete=lambda *given: [each for each in TOPICS if each.startswith(given[-1])]
+    "topic", required=False, shell_complete=lambda ctx, param, word: [name for name in TOPICS if name.startswith(word)]
 )
 def guide(topic: str | None) -> None:
     """Open the manual, or print it if there is no terminal."""
     pages = {name: Path(GUIDE, f"{name}.md").read_text("utf-8").strip() for name in TOPICS}
     if topic is not None and topic not in pages:
         found = [name for name, text in pages.items() if topic.lower() in text.lower()]
-        about = f"; see {', '.join(found)}" if found else f"; the topics are: {', '.join(TOPICS)}"
-        raise GmgError(f"there is no topic {topic}{nearest(topic, TOPICS) or about}")
+        hint = f"; see {', '.join(found)}" if found else f"; the topics are: {', '.join(TOPICS)}"
+        raise GmgError(f"there is no topic {topic}{nearest(topic, TOPICS) or hint}")
     text = pages[topic] if topic is not None else "\n\n".join(pages.values())
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         print(text)

@@ -1,4 +1,4 @@
-"""`attach`: opens the screen on a session, for other commands too."""
+"""`attach`: open the screen on a session. Other commands use its functions too."""
 
 import filecmp
 import os
@@ -39,8 +39,8 @@ def attach(name: str | None, options: Options, *, readonly: bool) -> int:
     if entry.away:
         raise GmgError(entry.remark, 1)
     if not is_terminal():
-        instead = f"logs {entry.name} -f" if entry.state == "running" else f"report {entry.name}"
-        raise GmgError(f"attach needs a terminal; without one: gmg-tui {instead}")
+        alternative = f"logs {entry.name} -f" if entry.state == "running" else f"report {entry.name}"
+        raise GmgError(f"attach needs a terminal; without one: gmg-tui {alternative}")
     check_terminal(os.environ)
     session = entry.record.session
     if entry.state != "running":
@@ -53,7 +53,7 @@ def attach(name: str | None, options: Options, *, readonly: bool) -> int:
 
 
 def is_terminal() -> bool:
-    """True if all standard streams are a terminal: the screen draws on standard error and reads standard input."""
+    """True if all standard streams are terminals: the screen draws on standard error and reads standard input."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
@@ -72,7 +72,7 @@ def draws_utf8(environ: Mapping[str, str], encoding: str) -> bool:
 
 
 def show(socket: Path, options: Options, *, session_id: str = "", readonly: bool = False) -> int | None:
-    """Opens the screen on a session, and prints its results if it ended there. Raises `GmgError` if the engine died.
+    """Opens the screen on a session; if the session ends there, prints its results. Raises `GmgError` if the engine died.
 
     `session_id` is the expected session's id, empty for any. Returns the exit status; None if the user detached.
     """
@@ -82,12 +82,12 @@ def show(socket: Path, options: Options, *, session_id: str = "", readonly: bool
     outcome = ui.run(partial(EngineClient.connect, socket, session_id, readonly=readonly), **_screen_options(options))
     name = outcome.session.spec.name
     if outcome.how == "detached":
-        back = f"{'--readonly ' if readonly else ''}{name}"
-        print(f"gmg-tui: session {name} keeps running; return with: gmg-tui attach {back}")
+        arguments = f"{'--readonly ' if readonly else ''}{name}"
+        print(f"gmg-tui: session {name} keeps running; return with: gmg-tui attach {arguments}")
         return None
     if outcome.how == "lost" or outcome.snapshot is None:
         raise GmgError(sessions.engine_lost_text(outcome.session, outcome.reason or "it is gone"), 1)
-    from gmg_tui.results.report_text import render_end  # imported after the screen, to open that sooner
+    from gmg_tui.results.report_text import render_end  # imported late, so that the screen opens sooner
 
     await_end(Path(outcome.session.spec.folder))
     print("\n".join(render_end(outcome.session, outcome.snapshot)))
@@ -105,7 +105,10 @@ def await_end(folder: Path, within_s: float = _END_TIMEOUT_S) -> bool:
 
 
 def conclude(spec: RunSpec, status: int, best: str | None = None) -> int:
-    """Prints the results of a sweep, sorted by `best`, or how to continue a tuning; returns the exit status."""
+    """Prints the results of a sweep, sorted by `best`, or how to continue a tuning; returns the exit status.
+
+    That is `status`, or 1 if it is 0 but results are missing.
+    """
     _check_summary(spec)
     if spec.tune is not None:
         if status == _INTERRUPTED:
@@ -113,18 +116,18 @@ def conclude(spec: RunSpec, status: int, best: str | None = None) -> int:
         elif status:
             note(f"the tuning has no answer; for its trials: gmg-tui report {spec.name}")
     elif spec.sweep is not None:
-        from gmg_tui.results import report as data
-        from gmg_tui.results import report_text as text
+        from gmg_tui.results import report as report_data
+        from gmg_tui.results import report_text
         from gmg_tui.results import table as tables
 
         try:
-            report = data.load(sessions.find(spec.name, running=False))
-            print(text.render(report, best, *tables.stdout_format()))
+            report = report_data.load(sessions.find(spec.name, running=False))
+            print(report_text.render(report, best, *tables.stdout_format()))
         except GmgError as error:
             note(f"gmg-tui: {error}")
             return status or 1
-        if left := sum(not job.state.ended for job in report.jobs):
-            note(f"{units.count(left, 'job')} left; {sessions.resume_hint(spec)}")
+        if unfinished := sum(not job.state.ended for job in report.jobs):
+            note(f"{units.count(unfinished, 'job')} left; {sessions.resume_hint(spec)}")
             return status or 1  # a full disk may have lost results
     return status
 
@@ -137,14 +140,15 @@ def _check_summary(spec: RunSpec) -> None:
     if sessions.is_locked(folder):
         note(f"gmg-tui: --summary {spec.summary} is complete once other clients have detached and the engine has ended")
         return
-    made = sessions.SUMMARY if spec.tune is None else sessions.TUNE
+    original = sessions.SUMMARY if spec.tune is None else sessions.TUNE
     with suppress(OSError):
-        if filecmp.cmp(spec.summary, folder / made, shallow=False):
+        if filecmp.cmp(spec.summary, folder / original, shallow=False):
             return
     note(f"gmg-tui: --summary {spec.summary} was not written; see {folder / sessions.ENGINE_LOG}")
 
 
 def _screen_options(options: Options) -> dict[str, Any]:
+    """Returns the keyword arguments for `ui.run`; unmasks secrets if `--show-env` was given on a terminal."""
     if options.show_env and is_terminal():
         secrets.show()
     utf8 = draws_utf8(os.environ, getattr(sys.__stderr__, "encoding", ""))

@@ -1,9 +1,9 @@
-"""Completion in bash, zsh and fish: Click's, with the shell's own completion of files."""
+"""Click's completion in bash, zsh and fish, with the shell's own completion of files."""
 
 from glob import escape, glob
 from pathlib import Path
 
-from click import shell_completion as click
+from click import shell_completion
 from click.shell_completion import CompletionItem
 
 _BASH = """\
@@ -24,19 +24,19 @@ complete -o nosort -o bashdefault -o default -F %(complete_func)s %(prog_name)s
 """
 
 
-class _Words(click.ShellComplete):
+class _Completion(shell_completion.ShellComplete):
     """Also completes the options of `run` without a command, and values after `=`."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         """Returns the completions of the incomplete word."""
-        args = [arg for arg in args if arg != "="]  # a word in bash
+        args = [arg for arg in args if arg != "="]  # bash passes `=` as a word of its own
         if not args and incomplete.startswith("-"):
             args = ["run"]
         return super().get_completions(args, incomplete)
 
 
-class _WholeWords(_Words):
-    """For shells that replace the whole word, and complete files only if told to."""
+class _WholeWordCompletion(_Completion):
+    """Completion for shells that replace the whole word, and complete files only if told to."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         """Returns the completions of the incomplete word, or files."""
@@ -52,16 +52,16 @@ class _WholeWords(_Words):
         return [CompletionItem(f"{option}={item.value}", help=item.help) for item in items]
 
 
-@click.add_completion_class
-class _Bash(_Words, click.BashComplete):
+@shell_completion.add_completion_class
+class _Bash(_Completion, shell_completion.BashComplete):
     source_template = _BASH
 
 
-@click.add_completion_class
-class _Zsh(_WholeWords, click.ZshComplete):
+@shell_completion.add_completion_class
+class _Zsh(_WholeWordCompletion, shell_completion.ZshComplete):
     pass
 
 
-@click.add_completion_class
-class _Fish(_WholeWords, click.FishComplete):
+@shell_completion.add_completion_class
+class _Fish(_WholeWordCompletion, shell_completion.FishComplete):
     pass

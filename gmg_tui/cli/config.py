@@ -12,7 +12,7 @@ from gmg_tui.machine.folders import config_folder
 from gmg_tui.model.errors import GmgError, nearest
 from gmg_tui.session.options import LINE, TABLES, Opt
 
-_TABLES = ("keys", "readers", "themes")
+_OTHER_TABLES = ("keys", "readers", "themes")
 
 
 class Settings(NamedTuple):
@@ -20,7 +20,7 @@ class Settings(NamedTuple):
 
     path: Path
     options: dict[str, Any]
-    """Values as written, by name of the option; Click converts them."""
+    """Values by option name, which Click has yet to convert."""
     keys: dict[str, tuple[str, ...]]
     readers: dict[str, Any]
     themes: dict[str, dict[str, str]]
@@ -47,48 +47,48 @@ def read(file: Path, command: str) -> Settings:
     try:
         with reading(file) as stream:
             data = parse(stream.read(MAX_CHARACTERS + 1).decode())
-        tables = msgspec.convert({name: data[name] for name in _TABLES if name in data}, _Tables)
+        tables = msgspec.convert({name: data[name] for name in _OTHER_TABLES if name in data}, _Tables)
     except OSError as error:
         raise GmgError(f"cannot be read: {error.strerror}") from error
     except msgspec.ValidationError as error:
         raise GmgError(str(error)) from error
     except ValueError as error:
         raise GmgError(f"is not TOML: {error}") from error
-    options_of = {name: [opt for table in tables for opt in table] for name, tables in TABLES.items()}
-    everywhere = [opt for options in options_of.values() for opt in options]
-    of_command = {opt.name for opt in options_of[command]}
+    options_by_command = {name: [opt for table in tables for opt in table] for name, tables in TABLES.items()}
+    all_options = [opt for options in options_by_command.values() for opt in options]
+    command_options = {opt.name for opt in options_by_command[command]}
     shared, specific = dict[str, Any](), dict[str, Any]()
     for name, value in data.items():
-        if name in options_of and isinstance(value, dict):
-            values = _values(value, options_of[name], f"[{name}] ")
+        if name in options_by_command and isinstance(value, dict):
+            values = _values(value, options_by_command[name], f"[{name}] ")
             specific |= values if name == command else {}
-        elif name not in _TABLES:
-            shared |= _values({name: value}, everywhere, "", (*options_of, *_TABLES))
-    shared = {name: value for name, value in shared.items() if name in of_command}
+        elif name not in _OTHER_TABLES:
+            shared |= _values({name: value}, all_options, "", (*options_by_command, *_OTHER_TABLES))
+    shared = {name: value for name, value in shared.items() if name in command_options}
     if "env" in specific:
         specific["env"] = (*shared.get("env", ()), *specific["env"])  # the last value of a variable wins
     keys = {name.replace("_", "-"): (key,) if isinstance(key, str) else key for name, key in tables.keys.items()}
     return Settings(file, shared | specific, keys, tables.readers, tables.themes)
 
 
-def _values(table: dict[str, Any], options: Iterable[Opt], where: str, tables: Iterable[str] = ()) -> dict[str, Any]:
-    """Returns the values of a table by name of the option. Raises `GmgError`."""
+def _values(table: dict[str, Any], options: Iterable[Opt], prefix: str, tables: Iterable[str] = ()) -> dict[str, Any]:
+    """Returns the values of a table by option name; `prefix` begins error messages. Raises `GmgError`."""
     by_name = {opt.setting: opt for opt in options}
     values = {}
     for name, value in table.items():
         dashed = name.replace("_", "-")
         opt = by_name.get(dashed)
         if opt is None:
-            settable = [other for other, each in by_name.items() if LINE not in each.marks]
+            settable = [other for other, candidate in by_name.items() if LINE not in candidate.marks]
             hint = f"; it is a table: [{name}]" if name in tables else nearest(dashed, [*settable, *tables])
-            raise GmgError(f"{where}{name} is not a setting{hint}")
+            raise GmgError(f"{prefix}{name} is not a setting{hint}")
         if LINE in opt.marks:
-            raise GmgError(f"{where}{name} is not a setting; give --{dashed} on the command line")
+            raise GmgError(f"{prefix}{name} is not a setting; give --{dashed} on the command line")
         if "\0" in "".join(map(str, value if isinstance(value, list) else (value,))):
-            raise GmgError(f"{where}{name} has a NUL character; remove it")
+            raise GmgError(f"{prefix}{name} has a NUL character; remove it")
         if value is True and opt.bare:
             value = opt.bare
-        if isinstance(value, bool) is not (opt.is_flag):
-            raise GmgError(f"{where}{name} = {value!r}: give {'true or false' if opt.is_flag else 'a value'}")
+        if isinstance(value, bool) is not opt.is_flag:
+            raise GmgError(f"{prefix}{name} = {value!r}: give {'true or false' if opt.is_flag else 'a value'}")
         values[opt.name] = (tuple(value) if isinstance(value, list) else (value,)) if opt.multiple else value
     return values

@@ -16,25 +16,23 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.results import table
 from gmg_tui.results.column import Column, format_with_limit, gpu_columns
 
-_Read = tuple[Gpu, GpuSample]
+_Reading = tuple[Gpu, GpuSample]
 
 
 def gpus(*, as_json: bool) -> int:
     """Prints the GPUs; returns the exit status. Raises `GmgError` if NVML is not available."""
     with waiting("asking the driver"):
-        read = read_all()
+        readings = read_all()
     if as_json:
-        print_json([row(*each) for each in read])
+        print_json([to_json(*reading) for reading in readings])
     else:
-        silent = no_answers(gpu for gpu, _ in read)
-        table.print_table(
-            COLUMNS, read, *filter(None, [silent if read else "the driver reports no GPU"]), *_users(read)
-        )
+        remark = no_answers(gpu for gpu, _ in readings) if readings else "the driver reports no GPU"
+        table.print_table(COLUMNS, readings, *filter(None, [remark]), *_process_lines(readings))
     return 0
 
 
-def read_all() -> list[_Read]:
-    """Returns a sample of each GPU, read in parallel, without metrics if it does not answer within `driver.SILENT_S`.
+def read_all() -> list[_Reading]:
+    """Reads all GPUs in parallel. Samples of those that do not answer within `driver.SILENT_S` have no metrics.
 
     Raises `GmgError` if NVML is not available.
     """
@@ -42,20 +40,20 @@ def read_all() -> list[_Read]:
         nvml, gpus = open_nvml()
     except NvmlUnavailable as error:
         raise GmgError(f"no GPU: {error}", 1) from error
-    known = [gpu for gpu in gpus if gpu.trouble is None]
-    pending = [(gpu, begin(nvml.read, gpu, slow=True)) for gpu in known]
+    answering = [gpu for gpu in gpus if gpu.trouble is None]
+    pending = [(gpu, begin(nvml.read, gpu, slow=True)) for gpu in answering]
     _, late = wait([future for _, future in pending], driver.SILENT_S)
-    read = [
+    readings = [
         (gpu, future.result() if future not in late else GpuSample(uuid=gpu.uuid, error=driver.NO_ANSWER))
         for gpu, future in pending
     ]
-    read += [(gpu, GpuSample(uuid="", error=gpu.trouble)) for gpu in gpus if gpu.trouble is not None]
-    if not late and len(known) == len(gpus):  # otherwise closing hangs too
+    readings += [(gpu, GpuSample(uuid="", error=gpu.trouble)) for gpu in gpus if gpu.trouble is not None]
+    if not late and len(answering) == len(gpus):  # otherwise closing hangs too
         nvml.close()
-    return sorted(read, key=lambda each: each[0].index)
+    return sorted(readings, key=lambda reading: reading[0].index)
 
 
-def row(gpu: Gpu, sample: GpuSample) -> dict[str, Any]:
+def to_json(gpu: Gpu, sample: GpuSample) -> dict[str, Any]:
     """Returns a GPU, or a MIG instance with its GPU's index, for `gpus --json`; an unknown metric is None."""
     processes, now = None if sample.processes is None else describe(sample.processes), time.time()
     return {
@@ -81,9 +79,9 @@ def row(gpu: Gpu, sample: GpuSample) -> dict[str, Any]:
     }
 
 
-def _users(read: Iterable[_Read]) -> Iterator[str]:
+def _process_lines(readings: Iterable[_Reading]) -> Iterator[str]:
     """Yields a line for each process on a GPU."""
-    for gpu, sample in read:
+    for gpu, sample in readings:
         for process in describe(sample.processes or ()):
             session = [f"session {process.session}"] if process.session is not None else []
             idle = ["idle now"] if sample.gpu_util_pct == 0 and not process.graphics else []
@@ -94,22 +92,22 @@ def _rounded(value: float | None) -> int | None:
     return None if value is None else round(value)
 
 
-def _remark(read: _Read) -> str | None:
-    """Returns the age of a late sample, and the reasons for throttling."""
-    sample = read[1]
+def _remark(reading: _Reading) -> str | None:
+    """Returns the age of an old sample and the reasons for throttling, or that the GPU does not answer."""
+    sample = reading[1]
     if sample.error == driver.NO_ANSWER:
         return "no answer"
     age = [] if sample.age_s is None else [f"{units.span(sample.age_s)} old"]
     return ", ".join([*age, *(sample.throttle or ())]) or None
 
 
-_SAMPLED: tuple[Column[_Read], ...] = gpu_columns(lambda read: read[1])
+_SAMPLED: tuple[Column[_Reading], ...] = gpu_columns(lambda reading: reading[1])
 _UTIL, _MEMORY, _, _TEMPERATURE = _SAMPLED
-COLUMNS: tuple[Column[_Read], ...] = (
-    Column("index", lambda read: read[0].index, "GPU", priority=100),
+COLUMNS: tuple[Column[_Reading], ...] = (
+    Column("index", lambda reading: reading[0].index, "GPU", priority=100),
     Column(
         "name",
-        lambda read: (read[0].name or "does not answer").removeprefix("NVIDIA "),
+        lambda reading: (reading[0].name or "does not answer").removeprefix("NVIDIA "),
         priority=40,
         align_left=True,
         max_width=30,
@@ -117,10 +115,15 @@ COLUMNS: tuple[Column[_Read], ...] = (
     _UTIL,
     _MEMORY,
     Column(
-        "power", lambda read: format_with_limit(read[1].power_w, read[1].power_limit_w, units.whole), "W", priority=70
+        "power",
+        lambda reading: format_with_limit(reading[1].power_w, reading[1].power_limit_w, units.whole),
+        "W",
+        priority=70,
     ),
     _TEMPERATURE,
-    Column("sm_clock_mhz", lambda read: read[1].sm_clock_mhz, "SM", "MHz", units.whole, priority=50),
-    Column("processes", lambda read: None if read[1].processes is None else len(read[1].processes), priority=55),
+    Column("sm_clock_mhz", lambda reading: reading[1].sm_clock_mhz, "SM", "MHz", units.whole, priority=50),
+    Column(
+        "processes", lambda reading: None if reading[1].processes is None else len(reading[1].processes), priority=55
+    ),
     Column("remark", _remark, priority=85, align_left=True),
 )

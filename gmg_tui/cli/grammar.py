@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
-OPTIONS = "gmg_tui.session.options"
+OPTIONS_KEY = "gmg_tui.session.options"
 """Key of a command's `Options` in `Context.meta`."""
 _MIN_SIMILARITY = 0.8
 """Similarity (difflib's ratio) above which a word is a misspelled option."""
@@ -31,7 +31,7 @@ _TAKES_OPTIONS = ("--resume-args",)
 """Options whose value may look like an option of gmg-tui."""
 _INTERRUPTED = 130
 _COMPLETION_VARIABLE = "_GMG_TUI_COMPLETE"
-"""Set by a shell for completion."""
+"""Environment variable that a shell sets for completion."""
 _INTRODUCTION = """\
 gmg-tui runs a Genesis script on every GPU of this machine and shows what each one does.
 
@@ -56,17 +56,17 @@ class Command(click.Command):
             return super().parse_args(ctx, self._with_bare_values(ctx, args))
         except click.NoSuchOption as error:
             name = error.option_name
-            where = {"demo": "the example go after --", "sweep": "a script go after --script SCRIPT"}
-            of_script = where.get(self.name or "", "the script go after it")
-            scripts = f", and options of {of_script}" if isinstance(self, ScriptCommand) else ""
+            places = {"demo": "the example go after --", "sweep": "a script go after --script SCRIPT"}
+            place = places.get(self.name or "", "the script go after it")
+            script_hint = f", and options of {place}" if isinstance(self, ScriptCommand) else ""
             hint = nearest(name, error.possibilities or (), _MIN_SIMILARITY)
-            hint = hint or f"; gmg-tui {self.name} --help lists them{scripts}"
+            hint = hint or f"; gmg-tui {self.name} --help lists them{script_hint}"
             raise click.UsageError(f"there is no option {name}{hint}", ctx) from None
 
     def _with_bare_values(self, ctx: click.Context, args: Sequence[str]) -> list[str]:
         """Returns `args` with a value for options such as `--ddp` that are given without one.
 
-        Click would take the next word. Raises `click.UsageError` for other options without a value.
+        Click would take the next word as the value. Raises `click.UsageError` for other options without a value.
         """
         words, position = list(args), 0
         options = {name: opt for opt in self.params if isinstance(opt, click.Option) for name in opt.opts}
@@ -82,15 +82,17 @@ class Command(click.Command):
             elif position == len(words) or (
                 following in options and following.startswith("--") and word not in _TAKES_OPTIONS
             ):
-                before = f" before {following}" if following else ""
-                raise click.UsageError(f"{word} needs a value{before}, such as {word} {opt.make_metavar(ctx)}", ctx)
+                position_hint = f" before {following}" if following else ""
+                raise click.UsageError(
+                    f"{word} needs a value{position_hint}, such as {word} {opt.make_metavar(ctx)}", ctx
+                )
             else:
                 position += 1
         return words
 
 
 class ConfiguredCommand(Command):
-    """A command with the options of `options.TABLES`, and defaults in `config.toml`."""
+    """A command with options from `options.TABLES`, and their defaults from `config.toml`."""
 
     def __init__(self, name: str, **more: Any) -> None:
         super().__init__(name, **more)
@@ -111,7 +113,7 @@ class ConfiguredCommand(Command):
             ctx.default_map = settings.options if settings is not None else None
         rest = super().parse_args(ctx, args)
         if not ctx.resilient_parsing:
-            ctx.meta[OPTIONS] = self._options(ctx)
+            ctx.meta[OPTIONS_KEY] = self._options(ctx)
         return rest
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -120,29 +122,29 @@ class ConfiguredCommand(Command):
             return super().invoke(ctx)
         except GmgError as error:
             option = str(error).partition(" ")[0].strip("-:").replace("-", "_")
-            if option not in ctx.meta[OPTIONS].below:
+            if option not in ctx.meta[OPTIONS_KEY].configured:
                 raise
             raise GmgError(f"{ctx.obj.path}: {error}", error.exit_code) from error
 
     def _options(self, ctx: click.Context) -> Options:
-        """Returns the options without settings that the command line overrides; `--env` adds to them."""
+        """Returns the options. Those of the command line override settings; `--env` adds to the setting."""
 
-        def of(source: ParameterSource) -> dict[str, Any]:
+        def values_from(source: ParameterSource) -> dict[str, Any]:
             return {name: value for name, value in ctx.params.items() if ctx.get_parameter_source(name) is source}
 
         file: Settings | None = ctx.obj
-        given, settings = of(ParameterSource.COMMANDLINE), of(ParameterSource.DEFAULT_MAP)
-        dropped = {name for group in EXCLUSIVE if not given.keys().isdisjoint(group) for name in group}
+        given, settings = values_from(ParameterSource.COMMANDLINE), values_from(ParameterSource.DEFAULT_MAP)
+        overridden = {name for group in EXCLUSIVE if not given.keys().isdisjoint(group) for name in group}
         if "resume" in given:
-            dropped |= settings.keys() - {*(opt.name for opt in SCREEN), "headless", "detach"}
+            overridden |= settings.keys() - {*(opt.name for opt in SCREEN), "headless", "detach"}
         elif "env" in given and file is not None:
             settings["env"] = file.options.get("env", ())
             ctx.params["env"] = (*settings["env"], *given["env"])
         for param in self.params:
-            if param.name in dropped & settings.keys():
+            if param.name in overridden & settings.keys():
                 ctx.params[param.name] = param.default
                 del settings[param.name]
-        return Options(**ctx.params, readers=file.readers if file else {}, given=given, below=settings)
+        return Options(**ctx.params, readers=file.readers if file else {}, given=given, configured=settings)
 
 
 def settings_of(command: str) -> Settings | None:
@@ -155,7 +157,7 @@ def settings_of(command: str) -> Settings | None:
     try:
         reason = distrust(file, shared=True, must_exist=True)
     except OSError:
-        return None  # it was removed
+        return None  # the file was removed
     if reason is not None:
         note(f"settings are not used: {reason}")
         return None
@@ -185,8 +187,8 @@ class ScriptCommand(ConfiguredCommand):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
         """Returns options; after the script, the shell completes files."""
-        begun = not ctx.allow_interspersed_args and (ctx.params.get("script") or ctx.params.get("words"))
-        return [] if begun else super().shell_complete(ctx, incomplete)
+        has_script = not ctx.allow_interspersed_args and (ctx.params.get("script") or ctx.params.get("words"))
+        return [] if has_script else super().shell_complete(ctx, incomplete)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parses the words; options may follow a sweep's FILE, which has no arguments."""
@@ -203,8 +205,8 @@ class ScriptCommand(ConfiguredCommand):
 def own_options(command: click.Command, args: Sequence[str]) -> tuple[str, ...]:
     """Returns the long options of gmg-tui among a script's arguments; short ones are ambiguous."""
     names = (word.partition("=")[0] for word in args if word.startswith("--"))
-    ours = {*_HELP, *(name for opt in command.params for name in opt.opts)}
-    return tuple(dict.fromkeys(name for name in names if name in ours))
+    own_names = {*_HELP, *(name for opt in command.params for name in opt.opts)}
+    return tuple(dict.fromkeys(name for name in names if name in own_names))
 
 
 class CommandGroup(click.Group):
@@ -258,19 +260,19 @@ class CommandGroup(click.Group):
             status = super().main(args, prog_name or "gmg-tui", **{**extra, "standalone_mode": False})
             sys.stdout.flush()
         except (click.ClickException, GmgError) as error:
-            note(f"gmg-tui: {_text(error)}")
+            note(f"gmg-tui: {_error_line(error)}")
             status = error.exit_code
         except (KeyboardInterrupt, click.Abort):
             status = _INTERRUPTED
         except OSError as error:  # such as a full disk
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # flushed again at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it again at exit
             if not isinstance(error, BrokenPipeError):
                 note(f"gmg-tui: {error}")
             status = 1
         sys.exit(status)
 
 
-def _text(error: click.ClickException | GmgError) -> str:
+def _error_line(error: click.ClickException | GmgError) -> str:
     """Returns an error as one line, beginning with the option, or with the settings file that sets it."""
     if not isinstance(error, click.BadParameter) or not isinstance(error.param, click.Option):
         return error.format_message() if isinstance(error, click.ClickException) else str(error)

@@ -21,7 +21,7 @@ _MAX_LINE_BYTES = 1 << 20
 _POLL_S = 0.2
 """Interval for polling a followed file and its session: the standard library cannot wait for a file to grow."""
 _LINE_END = re.compile(rb"\r\n|\n|\r(?=.)", re.DOTALL)
-"""Progress bars end lines with a carriage return, which may be half of a CRLF at the end of a block."""
+"""Line ends, also the carriage returns of progress bars; one at the end of a block may be half of a CRLF."""
 
 
 class _Log(NamedTuple):
@@ -42,9 +42,9 @@ class _Log(NamedTuple):
 def logs(words: tuple[str, ...], *, follow: bool, last: int | None = None) -> int:
     """Prints the log named by `words`: `NAME`, `NAME SLOT`, or the newest session's `SLOT`; returns the exit status.
 
-    In a sweep, a slot means its newest job; a job's number or name may replace it. A session's name alone means
-    its only worker or job, or the only failed one. Output is cleaned on a terminal, and unchanged in a pipe. `last`
-    limits the lines; `follow` prints until the session or job has ended. Raises `GmgError`.
+    In a sweep, a slot selects its newest job; a job's number or name may be given instead. A session's name alone
+    selects its only worker or job, or the only failed one. Output is cleaned on a terminal, and unchanged in a pipe.
+    `last` limits the lines; `follow` prints until the session or job has ended. Raises `GmgError`.
     """
     if len(words) > 2:
         raise GmgError("give the session's name and the slot or job: gmg-tui logs [NAME] SLOT|JOB")
@@ -58,7 +58,7 @@ def logs(words: tuple[str, ...], *, follow: bool, last: int | None = None) -> in
             if last is not None:
                 file.seek(files.start_of_last_lines(file.fileno(), last))
             blocks = _blocks(file, entry, log, follow=follow)
-            for block in _cleaned(blocks) if sys.stdout.isatty() else blocks:
+            for block in _clean_lines(blocks) if sys.stdout.isatty() else blocks:
                 sys.stdout.buffer.write(block)
                 sys.stdout.buffer.flush()
     except KeyboardInterrupt:
@@ -78,21 +78,21 @@ def _open(entry: sessions.SessionEntry, log: _Log) -> BinaryIO:
 
 def _choose(entry: sessions.SessionEntry, word: str | None) -> _Log:
     """Returns the log named by `word`, by default the only one or the only failed one. Raises `GmgError`."""
-    every = list(_logs(entry))
-    logs = [log for log in every if not log.is_rank]
+    all_logs = list(_logs(entry))
+    logs = [log for log in all_logs if not log.is_rank]
     if word is None:
         failed = [log for log in logs if log.state == WorkerState.FAILED]
         only = logs if len(logs) == 1 else failed
         if len(only) != 1:
-            there = listed(f"{log.label} {log.state}" for log in failed or logs) or "no worker yet"
+            choices = listed(f"{log.label} {log.state}" for log in failed or logs) or "no worker yet"
             example = f"gmg-tui logs {entry.name} {next((log.names[0] for log in failed or logs), 'SLOT')}"
-            raise GmgError(f"{entry.name} has {there}; choose one, as in: {example}")
+            raise GmgError(f"{entry.name} has {choices}; choose one, as in: {example}")
         return only[0]
-    matches = [log for log in every if word in log.names]
+    matches = [log for log in all_logs if word in log.names]
     if not matches:
-        there = f"; {entry.name} has {listed(log.label for log in logs)}"
+        choices = f"; {entry.name} has {listed(log.label for log in logs)}"
         hint = nearest(word, [folder.name for folder in sessions.folders()])
-        raise GmgError(f"there is no session, slot or job {word}{hint or there}")
+        raise GmgError(f"there is no session, slot or job {word}{hint or choices}")
     return min(matches, key=lambda log: (log.names.index(word), log.age))
 
 
@@ -110,17 +110,17 @@ def _logs(entry: sessions.SessionEntry) -> Iterator[_Log]:
         names, age = (str(job.number), job.name, job.slot or ""), (job.state.ended, -(job.ended or 0.0))
         path = entry.folder / sessions.job_log(job)
         yield (log := _Log(f"job {job.number} ({job.name})", names, job.state.value, path, age, job.number))
-        for ran in attempts.get(job.number, ()):
-            if ran.rank and ran.log is not None:
-                name = f"{job.number}.rank{ran.rank}"
-                names, path = (name, "", ran.slot), entry.folder / ran.log
+        for attempt in attempts.get(job.number, ()):
+            if attempt.rank and attempt.log is not None:
+                name = f"{job.number}.rank{attempt.rank}"
+                names, path = (name, "", attempt.slot), entry.folder / attempt.log
                 yield log._replace(label=f"job {name}", names=names, path=path, is_rank=True)
 
 
 def _has_ended(entry: sessions.SessionEntry, log: _Log) -> bool:
     """True if nothing more will be written to the log."""
-    now = sessions.inspect(entry.folder)
-    if now is None or now.state != "running":
+    current = sessions.inspect(entry.folder)
+    if current is None or current.state != "running":
         return True
     if log.job is None:
         return False
@@ -149,7 +149,7 @@ def _blocks(file: BinaryIO, entry: sessions.SessionEntry, log: _Log, *, follow: 
 
 
 def _replacement(file: BinaryIO, path: Path) -> BinaryIO | None:
-    """Opens the file that has replaced an open one after a cut or removal; None if there is none."""
+    """Opens the file that has replaced an open one after a cut or removal; returns None if there is none."""
     try:
         if os.path.samestat(os.fstat(file.fileno()), path.stat()):
             return None
@@ -158,7 +158,7 @@ def _replacement(file: BinaryIO, path: Path) -> BinaryIO | None:
         return None  # removed, and not written again yet
 
 
-def _cleaned(blocks: Iterator[bytes]) -> Iterator[bytes]:
+def _clean_lines(blocks: Iterator[bytes]) -> Iterator[bytes]:
     """Yields the lines of `blocks`, safe for a terminal."""
     pending, encoding = b"", sys.stdout.encoding
     for block in blocks:

@@ -24,21 +24,21 @@ from gmg_tui.results.prometheus import SessionsCollector
 LISTEN = "127.0.0.1:9400"
 MAX_PORT = 65535
 _OPENMETRICS = "application/openmetrics-text; version=1.0.0"
-_ACCEPTS = re.compile(r"(?im)^accept:.*\bapplication/openmetrics-text\b")
-"""Matches only the format's name: each version would need its own scrape, and an invalid one would be an error."""
-_LOCAL = ("127.0.0.1", "localhost", "::1")
+_ACCEPTS_OPENMETRICS = re.compile(r"(?im)^accept:.*\bapplication/openmetrics-text\b")
+"""A request for the format in any version: each would need its own scrape, and an invalid one would be an error."""
+_LOCAL_NAMES = ("127.0.0.1", "localhost", "::1")
 _WRITE_INTERVAL_S = 15.0
 """Interval between writes of the text file."""
 MAX_CONNECTIONS = 64
-REQUEST_S = 5.0
-"""Timeouts of a request and of its answer."""
+REQUEST_TIMEOUT_S = 5.0
+"""Timeout of a request, and of its answer."""
 
 
 def metrics(*, listen: str | None, textfile: str | None) -> int:
-    """Exports the running sessions until a signal arrives; returns the exit status. Raises `GmgError`."""
+    """Exports the running sessions until SIGTERM or SIGHUP; returns the exit status. Raises `GmgError`."""
     if listen is not None and textfile is not None:
         raise GmgError("--listen and --textfile are mutually exclusive; give one of them")
-    host, port = _parse(LISTEN if listen is None else listen)
+    host, port = _parse_address(LISTEN if listen is None else listen)
     if textfile is not None and not textfile.endswith(".prom"):
         raise GmgError(f"--textfile {textfile}: node_exporter reads only files that end in .prom; rename it")
     sessions.clear_lost(note)
@@ -51,7 +51,7 @@ def metrics(*, listen: str | None, textfile: str | None) -> int:
     return 0
 
 
-def _parse(text: str) -> tuple[str, int]:
+def _parse_address(text: str) -> tuple[str, int]:
     host, _, digits = text.rpartition(":")
     port = units.natural(digits)
     if not host or port is None or port > MAX_PORT or (":" in host and not host.startswith("[")):
@@ -62,13 +62,13 @@ def _parse(text: str) -> tuple[str, int]:
 class _Exporter:
     """Answers every HTTP request with the metrics; requests during a scrape share its result.
 
-    If it listens on this machine only, it refuses requests for other names: a web site could make its own name resolve
-    to 127.0.0.1, and read the answer in a user's browser.
+    On a local address, it refuses requests for other host names: a web site could make its own name resolve to
+    127.0.0.1, and read the answer in a user's browser.
     """
 
     def __init__(self, registry: CollectorRegistry, host: str) -> None:
         self._registry = registry
-        self._names = {*_LOCAL, host} if host in _LOCAL or host.startswith("127.") else None
+        self._names = {*_LOCAL_NAMES, host} if host in _LOCAL_NAMES or host.startswith("127.") else None
         self._open: dict[asyncio.StreamWriter, None] = {}
         """Connections without an answer, oldest first."""
         self._scrapes: dict[str, asyncio.Task[bytes]] = {}
@@ -82,19 +82,19 @@ class _Exporter:
             del self._open[oldest]
             oldest.transport.abort()
         try:
-            async with asyncio.timeout(REQUEST_S):
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             name = re.search(r"(?im)^host:[ \t]*(\[[^]\s]*\]|[^:\s]*)", head)
             if self._names is not None and name is not None and name[1].strip("[]").lower() not in self._names:
                 kind, body, status = "text/plain", b"", "403 Forbidden"
             elif head.startswith(("GET ", "HEAD ")):
-                kind, body = await self._metrics(_OPENMETRICS if re.search(_ACCEPTS, head) else "")
+                kind, body = await self._metrics(_OPENMETRICS if re.search(_ACCEPTS_OPENMETRICS, head) else "")
                 status = "200 OK"
             else:
                 kind, body, status = "text/plain", b"", "405 Method Not Allowed\r\nAllow: GET, HEAD"
             lines = (f"HTTP/1.1 {status}", f"Content-Type: {kind}", f"Content-Length: {len(body)}", "Connection: close")
             writer.write("\r\n".join((*lines, "", "")).encode("latin-1") + (b"" if head.startswith("HEAD ") else body))
-            async with asyncio.timeout(REQUEST_S):
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 await writer.drain()
                 writer.close()
                 await writer.wait_closed()
@@ -118,19 +118,19 @@ def _serve(host: str, port: int, registry: CollectorRegistry) -> None:
     try:
         listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        why = error.strerror or str(error)
+        reason = error.strerror or str(error)
         if error.errno == errno.EADDRINUSE:
-            why = "in use (by dcgm-exporter?); give another port"
-        raise GmgError(f"--listen {host}:{port}: {why}", 1) from error
+            reason = "in use (by dcgm-exporter?); give another port"
+        raise GmgError(f"--listen {host}:{port}: {reason}", 1) from error
     note(f"gmg-tui: metrics at http://{address}:{listening.getsockname()[1]}/metrics")
     logging.getLogger().addHandler(logging.NullHandler())  # no traceback for each broken connection
 
     async def run() -> None:
-        ended = asyncio.Event()
+        stop_requested = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, ended.set)
+            asyncio.get_running_loop().add_signal_handler(number, stop_requested.set)
         await asyncio.start_server(_Exporter(registry, host).answer, sock=listening, backlog=MAX_CONNECTIONS)
-        await ended.wait()
+        await stop_requested.wait()
 
     with listening:
         asyncio.run(run())
@@ -138,15 +138,15 @@ def _serve(host: str, port: int, registry: CollectorRegistry) -> None:
 
 def _write(path: Path, registry: CollectorRegistry) -> None:
     """Writes the file until SIGTERM or SIGHUP, then removes it, so that its metrics do not pass for current ones."""
-    ended = threading.Event()
+    stop_requested = threading.Event()
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: ended.set())
+        signal.signal(number, lambda *_: stop_requested.set())
     note(f"gmg-tui: metrics in {path}, every {_WRITE_INTERVAL_S:.0f} s")
     written = None
     try:
-        while not ended.is_set():
+        while not stop_requested.is_set():
             written = write_atomic(path, generate_latest(registry), mode=0o644)
-            ended.wait(_WRITE_INTERVAL_S)
+            stop_requested.wait(_WRITE_INTERVAL_S)
     except OSError as error:
         raise GmgError(f"--textfile {path}: cannot be written: {error.strerror}", 1) from error
     finally:

@@ -35,19 +35,19 @@ def note(text: str) -> None:
 
 def print_json(content: Any) -> None:
     """Prints JSON to standard output."""
-    import msgspec  # loaded late
+    import msgspec  # most commands print no JSON
 
     print(escape_json(msgspec.json.format(encoded(msgspec.json.encode, content), indent=2).decode()))
 
 
-def print_data(parts: Iterable[bytes]) -> None:
+def print_data(chunks: Iterable[bytes]) -> None:
     """Prints a file's content to standard output, unchanged in a pipe, safe on a terminal."""
     if sys.stdout.isatty():
-        for part in parts:
-            print(part.decode(errors="replace"), end="")
+        for chunk in chunks:
+            print(chunk.decode(errors="replace"), end="")
         return
     sys.stdout.flush()
-    sys.stdout.buffer.writelines(parts)
+    sys.stdout.buffer.writelines(chunks)
 
 
 @contextmanager

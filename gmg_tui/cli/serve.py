@@ -32,21 +32,22 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.ui.terminal import MAX_CELLS
 
 _HOST = "127.0.0.1"
-_CLOSE_S = 0.5
+_CLOSE_TIMEOUT_S = 0.5
 """Timeout for open pages to close when the server ends."""
-_HEARTBEAT_S = 15.0
-REQUEST_S = 5.0
-"""Seconds within which a connection must request the page."""
-MAX_UNKNOWN, MAX_VIEWERS = 64, 32
+_HEARTBEAT_INTERVAL_S = 15.0
+REQUEST_TIMEOUT_S = 5.0
+"""Timeout for a connection to request the page."""
+MAX_PENDING, MAX_VIEWERS = 64, 32
+"""Limits of connections that have not requested the page, and of open pages."""
 MAX_MESSAGE_BYTES, MAX_BYTES_PER_S = 16 << 10, 4 << 10
-"""Limits of a message and of the key rate from a page."""
+"""Limits of a message, and of the rate of input, from a page."""
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-"""Hide the address, which has the token, and the page from other sites."""
+"""Headers that hide the address, with its token, from other sites, and forbid them to embed the page."""
 _FOREIGN_LINK = re.compile(r'<link[^>]*href="https://[^>]*>')
 
 
@@ -55,45 +56,46 @@ def serve(name: str | None, port: int) -> int:
     sessions.clear_lost(note)
     entry = sessions.find(name, running=True)
     try:
-        with socket.create_server((_HOST, port)) as listening:
-            asyncio.run(_serve(listening, entry.name))
+        with socket.create_server((_HOST, port)) as listener:
+            asyncio.run(_serve(listener, entry.name))
     except OSError as error:
-        why = "in use; --port 0 takes a free one" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
-        raise GmgError(f"--port {port}: {why}", 1) from None
+        in_use = error.errno == errno.EADDRINUSE
+        reason = "in use; --port 0 takes a free one" if in_use else error.strerror or str(error)
+        raise GmgError(f"--port {port}: {reason}", 1) from None
     return 0
 
 
-class _Doorkeeper:
+class _ConnectionLimiter:
     """Closes connections that do not request the page in time, so that they cannot lock out viewers."""
 
     def __init__(self, connect: Callable[[], RequestHandler]) -> None:
         self._connect = connect
-        self._unknown: dict[RequestHandler, None] = {}
+        self._pending: dict[RequestHandler, None] = {}
         """Connections that have not requested the page, oldest first."""
 
     def connect(self) -> RequestHandler:
         """Returns the handler of a new connection."""
         handler = self._connect()
-        self._unknown[handler] = None
-        if len(self._unknown) > MAX_UNKNOWN:
-            self._close(next(iter(self._unknown)))
-        asyncio.get_running_loop().call_later(REQUEST_S, self._close, handler)
+        self._pending[handler] = None
+        if len(self._pending) > MAX_PENDING:
+            self._close(next(iter(self._pending)))
+        asyncio.get_running_loop().call_later(REQUEST_TIMEOUT_S, self._close, handler)
         return handler
 
     def _close(self, handler: RequestHandler) -> None:
-        if handler in self._unknown:
-            del self._unknown[handler]
+        if handler in self._pending:
+            del self._pending[handler]
             if handler.transport is not None:
                 handler.transport.abort()
 
-    def let_in(self, handler: RequestHandler) -> None:
+    def accept(self, handler: RequestHandler) -> None:
         """Exempts a connection that has requested the page."""
-        self._unknown.pop(handler, None)
+        self._pending.pop(handler, None)
 
 
 async def _show(request: web.Request, command: str, downloads: DownloadManager) -> web.StreamResponse:
     """Runs `command` for a page while its websocket is open."""
-    socket = web.WebSocketResponse(heartbeat=_HEARTBEAT_S, max_msg_size=MAX_MESSAGE_BYTES)
+    socket = web.WebSocketResponse(heartbeat=_HEARTBEAT_INTERVAL_S, max_msg_size=MAX_MESSAGE_BYTES)
     await socket.prepare(request)
     size = [_cells(request.query.get(name), default) for name, default in (("width", 80), ("height", 24))]
 
@@ -112,7 +114,7 @@ async def _show(request: web.Request, command: str, downloads: DownloadManager) 
                     await service.send_bytes(data)
                     await asyncio.sleep(len(data) / MAX_BYTES_PER_S)  # the screen's key queue is unbounded
                     if request.transport is None:
-                        break  # the page is closed: what it sent before is not worth waiting for
+                        break  # the page is closed: drop the rest of its input
                 case ["resize", {"width": width, "height": height}]:
                     await service.set_terminal_size(_cells(width, 80), _cells(height, 24))
                 case ["ping", str(text)]:
@@ -130,19 +132,19 @@ async def _show(request: web.Request, command: str, downloads: DownloadManager) 
 
 
 def _cells(value: object, default: int) -> int:
-    """Returns a size that a page requests, within limits."""
+    """Returns the size that a page requests, limited to 1 to `MAX_CELLS`; the default if it is not a number."""
     try:
         return max(1, min(int(str(value)), MAX_CELLS))
     except ValueError:
         return default
 
 
-async def _serve(listening: socket.socket, name: str) -> None:
-    """Serves pages, each with a client of the session `name`, until SIGINT or SIGTERM."""
-    ended = asyncio.Event()
+async def _serve(listener: socket.socket, name: str) -> None:
+    """Serves pages, each with a client of the session `name`, until SIGINT, SIGTERM or SIGHUP."""
+    stop_requested = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    root, token = f"http://{_HOST}:{listening.getsockname()[1]}", secrets.token_urlsafe(24)
+        asyncio.get_running_loop().add_signal_handler(number, stop_requested.set)
+    root, token = f"http://{_HOST}:{listener.getsockname()[1]}", secrets.token_urlsafe(24)
     command = shlex.join([sys.executable, "-P", "-m", "gmg_tui", "attach", "--readonly", name])
     server = Server(command, title=name, public_url=root)
     logging.getLogger().addHandler(logging.NullHandler())  # no traceback for each broken connection
@@ -168,15 +170,15 @@ async def _serve(listening: socket.socket, name: str) -> None:
             viewers -= 1
 
     @web.middleware
-    async def let_in(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def accept(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.match_info.http_exception is None:
-            doorkeeper.let_in(request.protocol)
+            limiter.accept(request.protocol)
         return await handler(request)
 
     async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
         response.headers.update(_HEADERS)
 
-    application = web.Application(middlewares=[let_in])
+    application = web.Application(middlewares=[accept])
     application.on_response_prepare.append(add_headers)
     aiohttp_jinja2.setup(application, loader=jinja2.FileSystemLoader(server.templates_path))
     application.add_routes(
@@ -186,14 +188,14 @@ async def _serve(listening: socket.socket, name: str) -> None:
             web.static(f"/{token}/static", server.statics_path, name="static"),
         ]
     )
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=_CLOSE_S)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=_CLOSE_TIMEOUT_S)
     await runner.setup()
     assert runner.server is not None
-    doorkeeper = _Doorkeeper(runner.server)
+    limiter = _ConnectionLimiter(runner.server)
     try:
-        await asyncio.get_running_loop().create_server(doorkeeper.connect, sock=listening, backlog=MAX_UNKNOWN)
+        await asyncio.get_running_loop().create_server(limiter.connect, sock=listener, backlog=MAX_PENDING)
         print(f"{root}/{token}/", flush=True)
         note(f"serving {name} read-only; ctrl+c stops")
-        await ended.wait()
+        await stop_requested.wait()
     finally:
         await runner.cleanup()

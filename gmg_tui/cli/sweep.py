@@ -61,7 +61,7 @@ def sweep(options: Options, engine: PrestartedEngine, file: str | None, program:
     values = parse_sets(options.sets)
     options = options.replace(env=options.given.get("env", ()), gpus=options.given.get("gpus"))
     fields = run_spec.check_queue_options(options)
-    given, configured = _option_settings(options.given), _option_settings(options.below)
+    given, configured = _option_settings(options.given), _option_settings(options.configured)
     if program is not None:
         given = structs.replace(given, script=program.script, args=program.args, module=program.module)
     settings = configured.overridden_by(Settings() if file is None else read(file)).overridden_by(given)

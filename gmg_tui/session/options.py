@@ -22,15 +22,15 @@ class Mark(Flag):
 
     NONE = 0
     CONFIG = auto()
-    """Usually set in `config.toml`: `--help` leaves it out."""
+    """Usually set in `config.toml`; not shown by `--help`."""
     LINE = auto()
-    """`config.toml` may not set it."""
+    """Not allowed in `config.toml`."""
     COMPARED = auto()
-    """`report` of several sessions compares it."""
+    """Compared by `report` of several sessions."""
     SWEEP = auto()
-    """`sweep --resume` may change it."""
+    """Changeable by `sweep --resume`."""
     TUNE = auto()
-    """`tune --resume` may change it."""
+    """Changeable by `tune --resume`."""
 
 
 CONFIG, LINE, COMPARED, SWEEP, TUNE = Mark.CONFIG, Mark.LINE, Mark.COMPARED, Mark.SWEEP, Mark.TUNE
@@ -41,7 +41,7 @@ _MIN_BYTES = 1 << 20
 
 
 def span(text: object) -> float:
-    """Parses a time with its unit, such as 30m, as Click's `type`. Returns seconds."""
+    """Parses a time with its unit, such as 30m, to seconds. Raises `click.BadParameter`."""
     seconds = units.seconds(str(text), bare=False)
     if seconds is None or not 1 <= seconds < math.inf:
         raise click.BadParameter(f"{text}: give a time with its unit, such as 90s, 15m, 1h30m or 30d")
@@ -49,7 +49,7 @@ def span(text: object) -> float:
 
 
 def size(text: object) -> int | None:
-    """Parses a size such as 2G, as Click's `type`. Returns bytes; None for `none`."""
+    """Parses a size such as 2G to bytes; returns None for `none`. Raises `click.BadParameter`."""
     word = str(text).strip().lower()
     if word == "none":
         return None
@@ -61,8 +61,8 @@ def size(text: object) -> int | None:
 
 
 def words(text: object) -> tuple[str, ...]:
-    """Splits a text into words like a shell, as Click's `type`."""
-    if isinstance(text, tuple):  # Click converts a default again
+    """Splits a text into words like a shell. Raises `click.BadParameter`."""
+    if isinstance(text, tuple):  # a default, which Click converts again
         return text
     try:
         return tuple(shlex.split(str(text)))
@@ -71,7 +71,7 @@ def words(text: object) -> tuple[str, ...]:
 
 
 def complete_session(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Returns the sessions whose names begin with an incomplete word."""
+    """Returns the names of sessions that begin with an incomplete word."""
     from gmg_tui import session as sessions  # only for completion
 
     return sorted(folder.name for folder in sessions.folders() if folder.name.startswith(incomplete))
@@ -100,7 +100,7 @@ class Seconds(FloatRange):
 
 
 class ThemeName(Choice[str]):
-    """A built-in theme, or one of the settings."""
+    """The name of a built-in theme, or of one in the settings."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Checks the name. Raises `click.BadParameter`."""
@@ -147,60 +147,60 @@ class Opt(click.Option):
         )
 
     def accepts(self, word: str) -> bool:
-        """True if `word`, after an option with a `bare` value, is its value."""
+        """True if `word` can be the value of this option, which may also be given without one."""
         if self.name == "wait":
             return units.seconds(word, bare=True) is not None
         return word.isdecimal() or word.startswith("{") or (isinstance(self.type, Choice) and word in self.type.choices)
 
     @property
     def setting(self) -> str:
-        """Its name in `config.toml`."""
+        """The option's name in `config.toml`."""
         return self.long.removeprefix("--")
 
 
 _DAY_S = 86400
-_MANY = 1_000_000
+_MAX_COUNT = 1_000_000
 THEMES = ("dark", "light", "ansi", "contrast")
-_STARTS = Choice(("gated", "together", "staggered"))
-_RESTARTS = Choice(("never", "startup", "failure", "always"))
-_WHERE, _USUAL = COMPARED | SWEEP, CONFIG | RESUMED
-_STUCK = "Seconds without output or CPU time before a worker is stuck."
-_KNEE = "Recommend the smallest value within PCT of the fastest."
-_SETTLE = "Seconds a trial is measured; up to three times as long while its rate drifts."
+_START_MODES = Choice(("gated", "together", "staggered"))
+_POLICIES = Choice(("never", "startup", "failure", "always"))
+_PLACEMENT, _SETTING = COMPARED | SWEEP, CONFIG | RESUMED
+_STUCK_HELP = "Seconds without output or CPU time before a worker is stuck."
+_KNEE_HELP = "Recommend the smallest value within PCT % of the fastest."
+_SETTLE_HELP = "Seconds to measure a trial; up to three times as long while its rate drifts."
 RUN = (
-    Opt("gpus", str, "WHAT", "'all', a count, indices or UUIDs (0,2,5), 'free' or 'free:4'.", _WHERE),
+    Opt("gpus", str, "WHAT", "'all', a count, indices or UUIDs (0,2,5), 'free' or 'free:4'.", _PLACEMENT),
     Opt("wait", span, "[T]", "With --gpus free: wait for free GPUs, at most T.", SWEEP, None, "wait_s", bare="365d"),
-    Opt("cpu", IntRange(1, 4096), "N", "N CPU slots instead of GPUs.", _WHERE),
+    Opt("cpu", IntRange(1, 4096), "N", "Use N CPU slots instead of GPUs.", _PLACEMENT),
     Opt("name", str, "NAME", "Session name. [default: script and number]", LINE),
-    Opt("python", str, "PATH", "Interpreter. [default: active environment]", _WHERE),
+    Opt("python", str, "PATH", "Interpreter. [default: active environment]", _PLACEMENT),
     Opt("env", str, "KEY=VALUE", "Set an environment variable; repeatable.", SWEEP, ()),
-    Opt("start", _STARTS, "MODE", "Start workers gated, together or staggered.", COMPARED | RESUMED),
-    Opt("restart", _RESTARTS, "POLICY", "Restart after: never, startup, failure, always.", RESUMED, "startup"),
-    Opt("max_restarts", IntRange(0, _MANY), "N", "Maximum consecutive restarts.", RESUMED, 3),
-    Opt("stuck_after", Seconds(2, _DAY_S), "S", _STUCK, RESUMED, 60, "stuck_after_s"),
-    Opt("resume_args", words, "ARGS", "Arguments added to continue from {checkpoint}.", SWEEP),
+    Opt("start", _START_MODES, "MODE", "Start workers gated, together or staggered.", COMPARED | RESUMED),
+    Opt("restart", _POLICIES, "POLICY", "When to restart: never, startup, failure or always.", RESUMED, "startup"),
+    Opt("max_restarts", IntRange(0, _MAX_COUNT), "N", "Maximum consecutive restarts.", RESUMED, 3),
+    Opt("stuck_after", Seconds(2, _DAY_S), "S", _STUCK_HELP, RESUMED, 60, "stuck_after_s"),
+    Opt("resume_args", words, "ARGS", "Arguments that continue from {checkpoint}.", SWEEP),
     Opt("on", str, "ALERT=ACTION", "When an alert is raised: show, notify, stop or restart; repeatable.", RESUMED, ()),
-    Opt("pattern", str, "REGEX", "Regex for the script's progress lines.", SWEEP, (), "patterns"),
+    Opt("pattern", str, "REGEX", "Regex for the script's progress lines; repeatable.", SWEEP, (), "patterns"),
     Opt("no_probe", bool, "", "Do not count steps inside the script.", default=False),
     Opt("no_pin", bool, "", "Do not pin workers to the CPU cores near their GPU.", COMPARED | RESUMED, False, "pin"),
     Opt("headless", bool, "", "Print lines instead of a screen.", RESUMED, False),
-    Opt("detach", bool, "", "Start, print the session's name, return.", RESUMED, False),
+    Opt("detach", bool, "", "Start, print the session's name, and return.", RESUMED, False),
     Opt("summary", str, "FILE", "Also write the summary (JSON) to FILE.", RESUMED),
     Opt("notify", str, "HOW", "Report failures and the end: bell, osc9, osc777 or a command.", RESUMED, ()),
     Opt("simulate", IntRange(1, 64), "N", "Simulate N GPUs and run the bundled script.", LINE | COMPARED),
-    Opt("free_mib", FloatRange(0, _MANY), "MIB", "Maximum memory in use on a free GPU.", _USUAL, 500.0),
-    Opt("interval", Seconds(0.2, 60), "S", "Seconds between two samples of the GPUs.", _USUAL, 1, "interval_s"),
-    Opt("sigint_wait", Seconds(0, 3600), "S", "Seconds from SIGINT to SIGTERM.", _USUAL, 15, "sigint_wait_s"),
-    Opt("sigterm_wait", Seconds(0, 3600), "S", "Seconds from SIGTERM to SIGKILL.", _USUAL, 10, "sigterm_wait_s"),
-    Opt("log_max", size, "SIZE", "Cut the middle out of a longer log: 500M, 2G.", _USUAL, field="log_max_bytes"),
-    Opt("nodes", str, "WHERE", "Several machines: slurm, ray[:ADDRESS], ssh:HOSTS.", COMPARED),
-    Opt("orphan_wait", Seconds(1, _DAY_S), "S", "Grace period before orphaned workers stop.", CONFIG, 60),
-    Opt("ddp", str, "[N]", "Groups of N ranks, as torchrun starts them.", COMPARED, bare="all"),
+    Opt("free_mib", FloatRange(0, _MAX_COUNT), "MIB", "Maximum memory in use on a free GPU.", _SETTING, 500.0),
+    Opt("interval", Seconds(0.2, 60), "S", "Seconds between two samples of the GPUs.", _SETTING, 1, "interval_s"),
+    Opt("sigint_wait", Seconds(0, 3600), "S", "Seconds from SIGINT to SIGTERM.", _SETTING, 15, "sigint_wait_s"),
+    Opt("sigterm_wait", Seconds(0, 3600), "S", "Seconds from SIGTERM to SIGKILL.", _SETTING, 10, "sigterm_wait_s"),
+    Opt("log_max", size, "SIZE", "Cut the middle out of a log over SIZE, such as 2G.", _SETTING, field="log_max_bytes"),
+    Opt("nodes", str, "WHERE", "Use machines of slurm, ray[:ADDRESS] or ssh:HOSTS.", COMPARED),
+    Opt("orphan_wait", Seconds(1, _DAY_S), "S", "Seconds until workers without an engine stop.", CONFIG, 60),
+    Opt("ddp", str, "[N]", "Start groups of N ranks, as torchrun does.", COMPARED, bare="all"),
     Opt("virtual_local_rank", bool, "", "Each rank sees only its GPU.", SWEEP, False),
-    Opt("theme", ThemeName(THEMES), "NAME", "Colour theme: dark, light, ansi, contrast, or your own.", _USUAL),
-    Opt("show_env", bool, "", "Show the values of variables that sound like secrets.", _USUAL, False),
-    Opt("ascii_only", bool, "", "Draw with ASCII characters only.", _USUAL, False, flag="--ascii"),
-    Opt("no_mouse", bool, "", "Leave the mouse to the terminal.", _USUAL, False),
+    Opt("theme", ThemeName(THEMES), "NAME", "Colour theme: dark, light, ansi, contrast, or your own.", _SETTING),
+    Opt("show_env", bool, "", "Show the values of variables named like secrets.", _SETTING, False),
+    Opt("ascii_only", bool, "", "Draw with ASCII characters only.", _SETTING, False, flag="--ascii"),
+    Opt("no_mouse", bool, "", "Leave the mouse to the terminal.", _SETTING, False),
 )
 """Options of `run`, `demo`, `tune` and `sweep`."""
 
@@ -211,10 +211,10 @@ SCREEN = tuple(opt for opt in RUN if opt.name in {"theme", "ascii_only", "no_mou
 """Options of `RUN` for the screen, also options of `attach`."""
 
 SWEEP_ONLY = (
-    Opt("sets", str, "KEY=V1,V2", "Values of a grid key; repeatable.", LINE, (), flag="--set"),
+    Opt("sets", str, "KEY=V1,V2", "Try each value of KEY; repeatable.", LINE, (), flag="--set"),
     Opt("add", str, "NAME", "Add the jobs to a running sweep.", LINE),
-    Opt("per_gpu", int, "N", "Jobs on one GPU at once. [default: 1]", SWEEP),
-    Opt("timeout", str, "T", "Time limit of an attempt: 30m, 1h30m.", SWEEP),
+    Opt("per_gpu", int, "N", "Jobs that share one GPU. [default: 1]", SWEEP),
+    Opt("timeout", str, "T", "Time limit of an attempt, such as 30m or 1h30m.", SWEEP),
     Opt("best", str, "COLUMN", "Sort the final table by COLUMN; -COLUMN: smallest first.", SWEEP),
     Opt("dry_run", bool, "", "List the jobs without running them.", LINE, False),
     Opt("resume", str, "NAME", "Continue a sweep that has ended.", LINE | RESUMED),
@@ -224,12 +224,12 @@ SWEEP_ONLY = (
 
 TUNE_ONLY = (
     Opt("var", str, "NAME=LOW..HIGH", "The number to tune, {NAME} in ARGS.", LINE, "n_envs=64.."),
-    Opt("metric", str, "KEY", "fps, or a metric of the script to maximise.", default="fps"),
+    Opt("metric", str, "KEY", "Metric to maximise: fps, or one that the script reports.", default="fps"),
     Opt("headroom", FloatRange(0, 90), "PCT", "Percent of VRAM to keep free.", TUNE, 10, "headroom_pct"),
-    Opt("knee", FloatRange(0, 50), "PCT", _KNEE, TUNE, 3, "knee_pct"),
-    Opt("settle", Seconds(1, 3600), "S", _SETTLE, TUNE, 20, "settle_s"),
+    Opt("knee", FloatRange(0, 50), "PCT", _KNEE_HELP, TUNE, 3, "knee_pct"),
+    Opt("settle", Seconds(1, 3600), "S", _SETTLE_HELP, TUNE, 20, "settle_s"),
     Opt("trial_time", span, "T", "Time limit of a trial, including its start.", TUNE, "15m", "trial_time_s"),
-    Opt("budget", span, "T", "Time limit of the search: 30m, 2h.", TUNE, None, "budget_s"),
+    Opt("budget", span, "T", "Time limit of the search, such as 2h.", TUNE, None, "budget_s"),
     Opt("resume", str, "NAME", "Continue a tuning that has stopped.", LINE | RESUMED),
 )
 """Options of `tune` alone."""
@@ -250,12 +250,12 @@ class Options(SimpleNamespace):
     Attributes:
         readers: The tables `[readers.NAME]` of `config.toml`.
         given: Values from the command line, by name.
-        below: Values from `config.toml` that the command line does not override, by name.
+        configured: Values from `config.toml` that the command line does not override, by name.
     """
 
     readers: Mapping[str, Any] = MappingProxyType({})
     given: Mapping[str, Any] = MappingProxyType({})
-    below: Mapping[str, Any] = MappingProxyType({})
+    configured: Mapping[str, Any] = MappingProxyType({})
 
     def replace(self, **values: Any) -> Self:
         """Returns a copy with other `values`."""
@@ -270,4 +270,4 @@ class Program(NamedTuple):
     module: bool = False
     """True if the script is a module, as for `python -m`."""
     own_options: tuple[str, ...] = ()
-    """Words of `args` that are also options of gmg-tui."""
+    """Options of gmg-tui that `args` contains."""

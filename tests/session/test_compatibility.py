@@ -140,7 +140,9 @@ def _line_of(heading: str) -> set[str]:
 
 def test_each_field_of_gpus_and_doctor_is_in_the_manual() -> None:
     processes = (GpuProcess(os.getpid(), memory_mib=512.0),)
-    gpu = gpus.row(Gpu(0, "GPU-0", "H100", "0000:01:00.0"), GpuSample("GPU-0", processes=processes, throttle=("heat",)))
+    gpu = gpus.to_json(
+        Gpu(0, "GPU-0", "H100", "0000:01:00.0"), GpuSample("GPU-0", processes=processes, throttle=("heat",))
+    )
     assert _fields(gpu).keys() == _line_of("gpus --json")
     assert set(Finding.__struct_fields__) == _line_of("doctor --json")
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gmg_tui.cli import doctor
-from gmg_tui.cli.gpus import COLUMNS, read_all, row
+from gmg_tui.cli.gpus import COLUMNS, read_all, to_json
 from gmg_tui.cli.run import _has_gpu
 from gmg_tui.engine.hardware import Hardware
 from gmg_tui.machine.gpu import driver
@@ -34,7 +34,7 @@ def test_a_row_has_the_keys_and_values_of_the_contract(sim: Sim) -> None:
     sim.gpus[0].processes = [Process(pid=2**31 - 1, memory_mib=100)]
     sim.gpus[1].unsupported = {"gpu_util_pct", "power_w", "throttle"}
     sim.write()
-    rows = json.loads(json.dumps([row(*reading) for reading in read_all()]))
+    rows = json.loads(json.dumps([to_json(*reading) for reading in read_all()]))
     assert [list(each) for each in rows] == [KEYS] * 8
     assert rows[0] == {
         "index": 0,
