@@ -115,7 +115,7 @@ class _Headless:
         async for event in self._client.events():
             match event:
                 case Lines():
-                    lines = list(self._reporter.output(event)) if not self._out.full else []
+                    lines = list(self._reporter.report_output(event)) if not self._out.full else []
                     self._out.write(*lines)  # the next line reports how many were skipped
                 case Update():
                     self._show(event.snapshot)
@@ -126,14 +126,14 @@ class _Headless:
 
     def _show(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._out.write(*self._reporter.events(snapshot))
+        self._out.write(*self._reporter.report_changes(snapshot))
         if snapshot.tuning is not None:
-            self._out.write(*self._reporter.trials(snapshot.tuning))
+            self._out.write(*self._reporter.report_trials(snapshot.tuning))
         else:
             if snapshot.queue is not None and (self._reporting is None or self._reporting.done()):
                 self._reporting = asyncio.create_task(self._report_jobs())
                 self._reporting.add_done_callback(lambda _: self._check_complete())
-            if not self._out.full and (status := self._reporter.status(snapshot)) is not None:
+            if not self._out.full and (status := self._reporter.status_line(snapshot)) is not None:
                 self._out.write(status)
         self._check_complete()
 
@@ -145,7 +145,7 @@ class _Headless:
                 ended = await self._client.queue(before, _JOBS_PER_REQUEST)
             except GmgError:
                 break  # `_receive` reports the loss of the connection
-            self._out.write(*reporter.job_ends(ended, queue.jobs))
+            self._out.write(*reporter.report_jobs(ended, queue.jobs))
             if reporter.jobs_reported == before:
                 break  # the queue has shrunk; the next snapshot will show it
 
@@ -158,8 +158,10 @@ class _Headless:
         """Prints the session's results, and waits until they are written or another signal arrives."""
         from gmg_tui.results.report_text import render_end  # not before the end: it loads Rich
 
-        missed = () if self._quiet else self._reporter.missed(self._snapshot)
-        self._out.write(*missed, *self._reporter.events(self._snapshot), *render_end(self._session, self._snapshot))
+        missed = () if self._quiet else self._reporter.report_skipped(self._snapshot)
+        self._out.write(
+            *missed, *self._reporter.report_changes(self._snapshot), *render_end(self._session, self._snapshot)
+        )
         self._interrupted.clear()
         leave = asyncio.create_task(self._interrupted.wait())
         written = asyncio.create_task(self._written())

@@ -1,4 +1,4 @@
-"""A session as lines of text: output, changes, ends of jobs and trials, and throughput."""
+"""Reports a session as lines of text: the workers' output, changes, ended jobs and trials, and a status line."""
 
 import re
 from collections import Counter
@@ -30,162 +30,172 @@ from gmg_tui.scripts.genesis.output import line_patterns
 from gmg_tui.session.protocol import Lines
 
 _AMOUNT = re.compile(r"[\d:.]+")
-"""Amounts; their changes are not reported."""
+"""An amount; a text in which only amounts have changed is not reported again."""
 _LOST = re.compile(r"^(\S+: lost since [\d:]+).*")
-"""The start of the note on a lost node, before its countdown."""
-_MIN_STATUS_GAP_S = 5.0
+"""The note on a lost node; the group is its constant part, before a countdown."""
+_MIN_STATUS_INTERVAL_S = 5.0
 _WAITING_STATES = frozenset({WorkerState.WAITING, WorkerState.RESTARTING, WorkerState.STOPPING})
 
 
 class Reporter:
-    """Turns an engine's messages into lines, each once.
-
-    Progress lines of workers are left out in favour of the status line.
-    """
+    """Turns an engine's messages into lines. Reports each change once, and workers' progress only in the status line."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._width = max((len(slot.name) for slot in session.slots), default=0)
         self._next_line: Counter[str] = Counter()
-        self._before: dict[str, Worker | RankGroup] = {}
-        """Last reported state of each worker and group."""
-        self._alerts_before: dict[str, dict[str, str]] = {}
-        """Last reported alerts of each worker (with its job) and group: texts by kind, without amounts."""
+        """The number of the next output line to print, by slot."""
+        self._last_states: dict[str, Worker | RankGroup] = {}
+        """The last reported state of each worker and group."""
+        self._last_alerts: dict[str, dict[str, str]] = {}
+        """The last reported alerts of each worker and job, and of each group: texts without amounts, by kind."""
         self._reported: set[tuple[str, str]] = set()
+        """The subjects and texts of notes that are reported only once."""
         self.jobs_reported = 0
-        """Number of reported jobs that are still ended; retried jobs no longer count."""
+        """The number of reported jobs, without those that have started again."""
         self._status = ""
         self._status_time = float("-inf")
-        self._step = ""
-        self._trials: dict[int, TrialState] = {}
-        """Last reported state of each trial."""
+        self._tuning_step = ""
+        self._trial_states: dict[int, TrialState] = {}
+        """The last reported state of each trial."""
 
-    def line(self, slot: str, text: str) -> str:
+    def _line(self, name: str, text: str) -> str:
         """Returns a line about a slot or a group."""
-        return f"{slot:<{self._width}}   {text}"
+        return f"{name:<{self._width}}   {text}"
 
-    def output(self, message: Lines) -> Iterator[str]:
-        """Yields a worker's lines, prefixed with its slot, after a line about any that were skipped."""
+    def report_output(self, message: Lines) -> Iterator[str]:
+        """Yields a worker's lines with its slot as a prefix; a line before them reports skipped ones."""
         yield from self._skipped_lines(message.slot, message.first)
         self._next_line[message.slot] = message.first + len(message.lines)
         for line in message.lines:
             if not line_patterns.is_progress_only(line):
                 yield f"{message.slot:<{self._width}} │ {line}"
 
-    def missed(self, snapshot: Snapshot) -> Iterator[str]:
+    def report_skipped(self, snapshot: Snapshot) -> Iterator[str]:
         """Yields a line for each worker whose last lines were not printed."""
         for worker in snapshot.workers:
             yield from self._skipped_lines(worker.slot, worker.log_lines)
 
-    def _skipped_lines(self, slot: str, up_to: int) -> Iterator[str]:
-        missing = up_to - self._next_line[slot]
-        if missing > 0:
-            self._next_line[slot] = up_to
-            file = f"{slot}.log" if self._session.spec.sweep is None else ""  # each job of a sweep has its own
-            yield f"{slot:<{self._width}} │ … {units.count(missing, 'line')} left out; all are in logs/{file}"
+    def _skipped_lines(self, slot: str, next_line: int) -> Iterator[str]:
+        skipped = next_line - self._next_line[slot]
+        if skipped > 0:
+            self._next_line[slot] = next_line
+            file = f"{slot}.log" if self._session.spec.sweep is None else ""  # each job of a sweep has its own log
+            yield f"{slot:<{self._width}} │ … {units.count(skipped, 'line')} left out; all are in logs/{file}"
 
-    def events(self, snapshot: Snapshot) -> Iterator[str]:
-        """Yields the changes of workers, groups, GPUs and the session since the previous snapshot.
+    def report_changes(self, snapshot: Snapshot) -> Iterator[str]:
+        """Yields a line for each change of a worker, group, GPU or the session since the previous snapshot.
 
-        A group's changes are reported once, not for each rank. In a sweep only problems of workers are reported: jobs
-        have their own lines.
+        Reports a change of a group once, not for each rank, and in a sweep only problems of workers, as `report_jobs`
+        reports the jobs.
         """
         if snapshot.queue is not None:
             self.jobs_reported = min(self.jobs_reported, snapshot.queue.done)
         ranks = {slot for group in snapshot.groups for slot in group.slots}
         for worker in snapshot.workers:
-            if worker.slot not in ranks and worker.lost_since is None:  # else the note on its node says so
-                yield from self._changes(worker.slot, worker, snapshot)
-            whose = worker.slot if worker.job is None else f"{worker.slot} {worker.job}"
-            own = (alert for alert in worker.alerts if alert.kind != "stuck" or worker.slot not in ranks)
-            yield from self._alerts(worker.slot, whose, own, is_over=worker.state.ended)
+            if worker.slot not in ranks and worker.lost_since is None:  # a note reports a lost node
+                yield from self._state_changes(worker.slot, worker, snapshot)
+            key = worker.slot if worker.job is None else f"{worker.slot} {worker.job}"
+            alerts = (alert for alert in worker.alerts if alert.kind != "stuck" or worker.slot not in ranks)
+            yield from self._alert_changes(worker.slot, key, alerts, ended=worker.state.ended)
         for group in snapshot.groups:
-            yield from self._changes(group.id, group, snapshot)
-            yield from self._alerts(group.id, group.id, group.alerts, is_over=group.state.ended)
-        for slot, why in (snapshot.queue.benched if snapshot.queue is not None else {}).items():
-            yield from self._once(slot, why, self.line(slot, f"benched: {why}"))
+            yield from self._state_changes(group.id, group, snapshot)
+            yield from self._alert_changes(group.id, group.id, group.alerts, ended=group.state.ended)
+        for slot, reason in (snapshot.queue.benched if snapshot.queue is not None else {}).items():
+            yield from self._once(slot, reason, self._line(slot, f"benched: {reason}"))
         name, simulated = self._session.spec.name, self._session.spec.simulate
         notes = [f"simulated: {units.count(simulated, 'GPU')}, and what runs on them"] if simulated is not None else []
         notes += [alert.text for alert in snapshot.alerts]
         for note in (*notes, *([snapshot.nvml_error] if snapshot.nvml_error else [])):
             yield from self._once("", _LOST.sub(r"\1", note), f"{name}: {note}")
 
-    def trials(self, tuning: Tuning) -> Iterator[str]:
-        """Yields ends of trials, the step, and starts of trials since the last call, but none from before a resume."""
+    def report_trials(self, tuning: Tuning) -> Iterator[str]:
+        """Yields a line for each trial that has ended, for a new step, then for each trial that has started.
+
+        Omits trials from before a resume.
+        """
         spec, trials = tuning.spec, tuning.trials[tuning.earlier :]
         yield from (line for trial in trials if trial.state.ended for line in self._trial_changes(trial, spec))
-        if tuning.step != self._step:
-            self._step = tuning.step
-            left = "" if tuning.ended else units.time_left(tuning.eta_s)
-            yield f"{spec.variable}: {tuning.step}{f' (about {left})' if left else ''}"
+        if tuning.step != self._tuning_step:
+            self._tuning_step = tuning.step
+            time_left = "" if tuning.ended else units.time_left(tuning.eta_s)
+            yield f"{spec.variable}: {tuning.step}{f' (about {time_left})' if time_left else ''}"
         yield from (line for trial in trials if not trial.state.ended for line in self._trial_changes(trial, spec))
 
     def _trial_changes(self, trial: Trial, spec: TuneSpec) -> Iterator[str]:
-        before = self._trials.get(trial.number, TrialState.WAITING)
-        self._trials[trial.number] = trial.state
-        about = f"trial {trial.number}: {spec.variable}={trial.value:,}"
-        if before not in (trial.state, TrialState.RUNNING) and trial.state not in (
+        last = self._trial_states.get(trial.number, TrialState.WAITING)
+        self._trial_states[trial.number] = trial.state
+        subject = f"trial {trial.number}: {spec.variable}={trial.value:,}"
+        if last not in (trial.state, TrialState.RUNNING) and trial.state not in (
             TrialState.WAITING,
             TrialState.SKIPPED,
         ):
-            yield self.line(trial.slot, f"{about} starts ({trial.kind.value})")
-        if trial.state.ended and before is not trial.state:
-            yield self.line(trial.slot, f"{about} {_trial_end(trial, spec)}")
+            yield self._line(trial.slot, f"{subject} starts ({trial.kind.value})")
+        if trial.state.ended and last is not trial.state:
+            yield self._line(trial.slot, f"{subject} {_trial_end(trial, spec)}")
 
-    def job_ends(self, jobs: Iterable[JobRecord], total: int) -> Iterator[str]:
-        """Yields the ends of `jobs`, the queue from position `jobs_reported`."""
+    def report_jobs(self, jobs: Iterable[JobRecord], total: int) -> Iterator[str]:
+        """Yields a line for each ended job at the start of `jobs`, the queue from position `jobs_reported`.
+
+        Counts jobs that ended before a resume without a line.
+        """
         for job in takewhile(lambda job: job.state.ended, jobs):
             self.jobs_reported += 1
             if job.ended is not None and job.ended < self._session.started:
-                continue  # before the session was resumed
+                continue
             after = f" after {units.span(job.elapsed_s)}" if job.elapsed_s is not None else ""
             tries = f" in {job.last.number} attempts" if job.last.number > 1 else ""
             rate = f" at {units.fps(job.last.rate)} FPS" if job.last.rate is not None else ""
             reason = f": {job.reason}" if job.reason else ""
-            what = f"job {job.number}/{total} {job.name} {job.state.value}{after}{tries}{rate}{reason}"
-            yield self.line(job.slot or "", what)
+            text = f"job {job.number}/{total} {job.name} {job.state.value}{after}{tries}{rate}{reason}"
+            yield self._line(job.slot or "", text)
 
-    def _changes(self, name: str, now: Worker | RankGroup, snapshot: Snapshot) -> Iterator[str]:
-        """Yields the changes of a worker or a group since its last report."""
-        before = self._before.get(name)
-        if before is not None and before.job != now.job:
-            before = None
-        self._before[name] = now
-        waits = now.state is WorkerState.WAITING and now.job is not None and now.reason is not None
-        is_problem = isinstance(now, RankGroup) or waits or now.state is WorkerState.RESTARTING
-        if (is_problem or snapshot.queue is None) and (before is None or _identity(before) != _identity(now)):
-            yield self.line(name, _state(now, snapshot.time))
+    def _state_changes(self, name: str, subject: Worker | RankGroup, snapshot: Snapshot) -> Iterator[str]:
+        """Yields the state of a worker or a group if it has changed since the last report."""
+        last = self._last_states.get(name)
+        if last is not None and last.job != subject.job:
+            last = None
+        self._last_states[name] = subject
+        is_held = subject.state is WorkerState.WAITING and subject.job is not None and subject.reason is not None
+        is_problem = isinstance(subject, RankGroup) or is_held or subject.state is WorkerState.RESTARTING
+        if (is_problem or snapshot.queue is None) and (last is None or _identity(last) != _identity(subject)):
+            yield self._line(name, _state_text(subject, snapshot.time))
 
-    def _alerts(self, name: str, whose: str, alerts: Iterable[Alert], *, is_over: bool) -> Iterator[str]:
-        """Yields new alerts and the ends of earlier ones; a changed amount is not reported."""
-        before = self._alerts_before.get(whose, {})
-        now = {alert.kind: alert for alert in alerts if alert.kind != "node"}
-        texts = self._alerts_before[whose] = {kind: _AMOUNT.sub("", alert.text) for kind, alert in now.items()}
-        for kind, alert in now.items():
-            if kind not in before or (kind == "gpu" and before[kind] != texts[kind]):
+    def _alert_changes(self, name: str, key: str, alerts: Iterable[Alert], *, ended: bool) -> Iterator[str]:
+        """Yields a line for each new alert and, unless the worker or group has ended, for each that no longer holds.
+
+        `key` identifies the worker and job, or the group.
+        """
+        last = self._last_alerts.get(key, {})
+        current = {alert.kind: alert for alert in alerts if alert.kind != "node"}
+        texts = self._last_alerts[key] = {kind: _AMOUNT.sub("", alert.text) for kind, alert in current.items()}
+        for kind, alert in current.items():
+            if kind not in last or (kind == "gpu" and last[kind] != texts[kind]):
                 advice = f"; {alert.advice}" if alert.advice else ""
                 text = f"⚠ {alert.headline}" if urgent([alert]) else alert.text
-                line = self.line(name, f"{text}{advice}")
+                line = self._line(name, f"{text}{advice}")
                 # Information is often the same for all workers.
                 yield from [line] if urgent([alert]) else self._once("", alert.text, line)
-        for kind in before if not is_over else ():
-            if kind not in now and KINDS[kind].severity is not Severity.INFO:
-                yield self.line(name, f"no longer {kind}")
+        for kind in last if not ended else ():
+            if kind not in current and KINDS[kind].severity is not Severity.INFO:
+                yield self._line(name, f"no longer {kind}")
 
-    def _once(self, whose: str, text: str, line: str) -> Iterator[str]:
-        if (whose, text) not in self._reported:
-            self._reported.add((whose, text))
+    def _once(self, subject: str, text: str, line: str) -> Iterator[str]:
+        """Yields the line unless the text was already reported for the subject."""
+        if (subject, text) not in self._reported:
+            self._reported.add((subject, text))
             yield line
 
-    def status(self, snapshot: Snapshot) -> str | None:
-        """Returns the line with totals and states; None if not due, or if only the time has changed."""
+    def status_line(self, snapshot: Snapshot) -> str | None:
+        """Returns the line with totals and states; None if it is not due, or if only the time has changed."""
         text = "  ".join(self._totals(snapshot))
-        if 0 <= snapshot.time - self._status_time < _MIN_STATUS_GAP_S or text == self._status:
+        if 0 <= snapshot.time - self._status_time < _MIN_STATUS_INTERVAL_S or text == self._status:
             return None
         self._status, self._status_time = text, snapshot.time
-        left = units.time_left(snapshot.queue.eta_s, units.clock) if snapshot.queue is not None else ""
-        job = allocation.remaining_time(snapshot.allocation, snapshot.time)
-        return f"{text}  {units.clock(snapshot.elapsed_s)}{f'  {left}' if left else ''}{f'  {job.text}' if job is not None else ''}"
+        jobs_left = units.time_left(snapshot.queue.eta_s, units.clock) if snapshot.queue is not None else ""
+        slurm_left = allocation.remaining_time(snapshot.allocation, snapshot.time)
+        texts = (text, units.clock(snapshot.elapsed_s), jobs_left, slurm_left.text if slurm_left is not None else "")
+        return "  ".join(filter(None, texts))
 
     def _totals(self, snapshot: Snapshot) -> Iterator[str]:
         yield self._session.spec.name
@@ -199,10 +209,10 @@ class Reporter:
             yield snapshot.queue.progress(snapshot.tuning)
         else:
             yield units.tally(worker.state_word for worker in snapshot.workers)
-            progress = [each for worker in snapshot.workers if (each := worker.newest.progress) is not None]
-            done = [each.done / each.total for each in progress if each.total]
-            if done:
-                yield f"{units.whole(100 * min(done))} % done"
+            known = [progress for worker in snapshot.workers if (progress := worker.newest.progress) is not None]
+            shares = [progress.done / progress.total for progress in known if progress.total]
+            if shares:
+                yield f"{units.whole(100 * min(shares))} % done"
         stuck = sum(worker.stuck for worker in snapshot.workers)
         if stuck:
             yield f"⚠ {stuck} stuck"
@@ -213,7 +223,7 @@ class Reporter:
 
 
 def _trial_end(trial: Trial, spec: TuneSpec) -> str:
-    """Returns the end of a trial: `measured 5,696,782 FPS ±0.9 %, 3.6 GiB`, `failed: CUDA out of memory`."""
+    """Returns the outcome of a trial: `measured 5,696,782 FPS ±0.9 %, 3.6 GiB`, `failed: CUDA out of memory`."""
     if trial.state is not TrialState.MEASURED:
         return f"{trial.state.value}: {trial.reason or 'unknown reason'}"
     memory = "" if trial.memory_mib is None else f", {units.mib(trial.memory_mib)}"
@@ -221,39 +231,39 @@ def _trial_end(trial: Trial, spec: TuneSpec) -> str:
     return f"measured {tuning_text.rate(trial.rate, spec)}{tuning_text.margin(trial)}{memory}{reason}"
 
 
-def _identity(of: Worker | RankGroup) -> Hashable:
+def _identity(subject: Worker | RankGroup) -> Hashable:
     """Returns the parts of a state whose changes are reported."""
-    waits_for = _AMOUNT.sub("", of.reason or "") if of.state in _WAITING_STATES else ""
-    if isinstance(of, RankGroup):  # while it restarts, its ranks begin their next attempt one after another
-        return of.state, of.state is WorkerState.RESTARTING or of.restarts, of.waits_for, waits_for
-    return of.state, of.attempt, of.signal_sent, waits_for
+    reason = _AMOUNT.sub("", subject.reason or "") if subject.state in _WAITING_STATES else ""
+    if isinstance(subject, RankGroup):  # during a restart, the ranks begin their next attempt one after another
+        restarts = subject.state is WorkerState.RESTARTING or subject.restarts
+        return subject.state, restarts, subject.waits_for, reason
+    return subject.state, subject.attempt, subject.signal_sent, reason
 
 
-def _state(of: Worker | RankGroup, now: float) -> str:
-    """Returns the state of a worker or a group as one line."""
-    if isinstance(of, RankGroup):
-        whole, attempt, after = f" {units.count(len(of.slots), 'rank')}", of.restarts + 1, ""
-        waits = f"{'rank' if len(of.waits_for) == 1 else 'ranks'} {', '.join(map(str, of.waits_for))}"
-        reason = f" for {waits}" if of.waits_for else f": {of.reason}" if of.reason else ""
+def _state_text(subject: Worker | RankGroup, now: float) -> str:
+    """Returns the state of a worker or a group as one line; `now` is the Unix time."""
+    if isinstance(subject, RankGroup):
+        ranks, attempt, after = f" {units.count(len(subject.slots), 'rank')}", subject.restarts + 1, ""
+        missing = f"{'rank' if len(subject.waits_for) == 1 else 'ranks'} {', '.join(map(str, subject.waits_for))}"
+        reason = f" for {missing}" if subject.waits_for else f": {subject.reason}" if subject.reason else ""
     else:
-        whole, attempt, reason = "", of.attempt, f": {of.reason}" if of.reason else ""
-        after = f" after {units.span(of.newest.elapsed_s(of.state_since))}" if of.attempt else ""
-    match of.state:
+        ranks, attempt, reason = "", subject.attempt, f": {subject.reason}" if subject.reason else ""
+        after = f" after {units.span(subject.newest.elapsed_s(subject.state_since))}" if subject.attempt else ""
+    match subject.state:
         case WorkerState.STARTING:
-            return f"starting{whole}" + (f", attempt {attempt}" if attempt > 1 else "")
+            return f"starting{ranks}" + (f", attempt {attempt}" if attempt > 1 else "")
         case WorkerState.RESTARTING:
-            left = "" if of.restart_at is None else f" in {units.span(max(0.0, of.restart_at - now))}"
-            number = f", attempt {attempt + 1}" if isinstance(of, Worker) else ""
-            return f"restarting{left}{number}{reason}"
+            delay = "" if subject.restart_at is None else f" in {units.span(max(0.0, subject.restart_at - now))}"
+            number = f", attempt {attempt + 1}" if isinstance(subject, Worker) else ""
+            return f"restarting{delay}{number}{reason}"
         case WorkerState.STOPPING:
-            if isinstance(of, RankGroup):
-                return f"stopping{whole}"
-            return (
-                f"stopping: {of.stopping}" if of.stopping else f"stopping{reason.replace(': for ', ': waiting for ')}"
-            )
-        case WorkerState.COMPILING if isinstance(of, Worker) and of.phase_usual_s is not None:
-            return f"compiling{after}; this took {units.span(of.phase_usual_s)} last time"
+            if isinstance(subject, RankGroup):
+                return f"stopping{ranks}"
+            waiting = reason.replace(": for ", ": waiting for ")
+            return f"stopping: {subject.stopping}" if subject.stopping else f"stopping{waiting}"
+        case WorkerState.COMPILING if isinstance(subject, Worker) and subject.phase_usual_s is not None:
+            return f"compiling{after}; this took {units.span(subject.phase_usual_s)} last time"
         case WorkerState.WAITING:
             return f"waiting{reason}"
         case _:
-            return f"{of.state}{after}{reason}"
+            return f"{subject.state}{after}{reason}"

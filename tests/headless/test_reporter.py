@@ -27,7 +27,7 @@ def test_the_status_is_printed_every_five_seconds_when_it_has_changed() -> None:
     printed = {
         second: text
         for second in range(200)
-        if (text := reporter.status(_snapshot(second, _running(100 + min(second, 12), "gpu0"), power_w=50.0)))
+        if (text := reporter.status_line(_snapshot(second, _running(100 + min(second, 12), "gpu0"), power_w=50.0)))
     }
     assert list(printed) == [0, 5, 10, 15]
     assert printed[15] == "sim-1  Σ 112 FPS  2.24 FPS/W  1 running  00:00:15"
@@ -53,17 +53,17 @@ def test_lines_other_than_progress_are_printed() -> None:
         "Mean reward: 12.3",
     )
     lines = Lines("gpu0", 0, (*mere, *others))
-    assert list(Reporter(_SESSION).output(lines)) == [f"gpu0  │ {line}" for line in others]
+    assert list(Reporter(_SESSION).report_output(lines)) == [f"gpu0  │ {line}" for line in others]
 
 
 def test_the_status_shows_that_metrics_are_late_or_that_the_driver_is_silent() -> None:
     reporter = Reporter(_SESSION)
     worker = _running(100.0)
     printed = [
-        reporter.status(_snapshot(0, worker, power_w=50.0)),
-        reporter.status(_snapshot(7, worker, power_w=50.0, age_s=7.0)),
-        reporter.status(_snapshot(12, worker, power_w=50.0, age_s=12.0)),
-        reporter.status(_snapshot(17, worker, error="no answer from the driver", age_s=17.0)),
+        reporter.status_line(_snapshot(0, worker, power_w=50.0)),
+        reporter.status_line(_snapshot(7, worker, power_w=50.0, age_s=7.0)),
+        reporter.status_line(_snapshot(12, worker, power_w=50.0, age_s=12.0)),
+        reporter.status_line(_snapshot(17, worker, error="no answer from the driver", age_s=17.0)),
     ]
     assert printed == [
         "sim-1  Σ 100 FPS  2.00 FPS/W  1 running  00:00:00",
@@ -91,14 +91,14 @@ def test_a_reason_is_reported_when_it_changes_except_for_numbers_in_it() -> None
     ]
     for second, (state, fields, expected) in enumerate(steps):
         worker = replace(worker_of("gpu0", 0, state), **fields)
-        assert list(reporter.events(_snapshot(second, worker))) == [f"gpu0    {text}" for text in expected]
+        assert list(reporter.report_changes(_snapshot(second, worker))) == [f"gpu0    {text}" for text in expected]
 
 
 def test_what_a_stopping_worker_waits_for_is_reported_and_so_is_an_unmatched_pattern() -> None:
     reporter = Reporter(_SESSION)
 
     def lines(second: float, state: WorkerState, **fields: Any) -> list[str]:
-        return list(reporter.events(_snapshot(second, worker_of("gpu0", 0, state, attempt=1, **fields))))
+        return list(reporter.report_changes(_snapshot(second, worker_of("gpu0", 0, state, attempt=1, **fields))))
 
     left = "for {} that the script left behind (wandb-service)"
     assert lines(1, WorkerState.STOPPING, reason=left.format("2 processes")) == [
@@ -113,24 +113,28 @@ def test_what_a_stopping_worker_waits_for_is_reported_and_so_is_an_unmatched_pat
 def test_the_status_shows_the_progress_of_the_slowest_worker() -> None:
     fast = replace(_running(100.0), progress=Progress(90.0, 100.0, "it"))
     slow = replace(_running(100.0, "gpu10"), progress=Progress(12.0, 96.0, "iteration"))
-    status = Reporter(_SESSION).status(_snapshot(9, fast, slow, _running(100.0)))
+    status = Reporter(_SESSION).status_line(_snapshot(9, fast, slow, _running(100.0)))
     assert status == "sim-1  Σ 300 FPS  3 running  12 % done  00:00:09"
 
 
 def test_a_state_is_reported_once_with_the_time_since_the_attempt_began() -> None:
     reporter = Reporter(_SESSION)
     starting = worker_of("gpu0", 0, WorkerState.STARTING, state_since=8.0, attempt=1)
-    assert list(reporter.events(_snapshot(10, starting))) == ["gpu0    starting"]
-    assert list(reporter.events(_snapshot(11, starting))) == []
+    assert list(reporter.report_changes(_snapshot(10, starting))) == ["gpu0    starting"]
+    assert list(reporter.report_changes(_snapshot(11, starting))) == []
     compiling = worker_of("gpu0", 0, WorkerState.COMPILING, 19.0, attempt=1, attempt_started=8.0, phase_usual_s=100.0)
-    assert list(reporter.events(_snapshot(20, compiling))) == ["gpu0    compiling after 11 s; this took 1:40 last time"]
+    assert list(reporter.report_changes(_snapshot(20, compiling))) == [
+        "gpu0    compiling after 11 s; this took 1:40 last time"
+    ]
     failed = worker_of(
         "gpu0", 0, WorkerState.FAILED, attempt=1, attempt_started=8.0, attempt_ended=30.0, reason="out of memory"
     )
-    assert list(reporter.events(_snapshot(30, failed))) == ["gpu0    failed after 22 s: out of memory"]
+    assert list(reporter.report_changes(_snapshot(30, failed))) == ["gpu0    failed after 22 s: out of memory"]
     again = worker_of("gpu0", 0, WorkerState.RESTARTING, attempt=1, restart_at=35.0, reason="out of memory")
-    assert list(reporter.events(_snapshot(31, again))) == ["gpu0    restarting in 4 s, attempt 2: out of memory"]
-    assert list(reporter.events(_snapshot(35, replace(starting, attempt=2)))) == ["gpu0    starting, attempt 2"]
+    assert list(reporter.report_changes(_snapshot(31, again))) == [
+        "gpu0    restarting in 4 s, attempt 2: out of memory"
+    ]
+    assert list(reporter.report_changes(_snapshot(35, replace(starting, attempt=2)))) == ["gpu0    starting, attempt 2"]
 
 
 def test_stuck_workers_warnings_and_notes_are_reported_when_they_appear() -> None:
@@ -138,15 +142,15 @@ def test_stuck_workers_warnings_and_notes_are_reported_when_they_appear() -> Non
     worker = _running(100.0)
     stuck = replace(worker, alerts=alerts(stuck="no output for 74 s", cpu="runs on the CPU"))
     first = replace(_snapshot(0, stuck), alerts=alerts(disk="disk full"), nvml_error="driver gone")
-    assert list(reporter.events(first)) == [
+    assert list(reporter.report_changes(first)) == [
         "gpu0    running after 0 s",
         "gpu0    ⚠ stuck: no output for 74 s",
         "gpu0    ⚠ cpu: runs on the CPU",
         "sim-1: disk full",
         "sim-1: driver gone",
     ]
-    assert list(reporter.events(first)) == []
-    assert list(reporter.events(_snapshot(1, worker))) == ["gpu0    no longer stuck", "gpu0    no longer cpu"]
+    assert list(reporter.report_changes(first)) == []
+    assert list(reporter.report_changes(_snapshot(1, worker))) == ["gpu0    no longer stuck", "gpu0    no longer cpu"]
 
 
 def test_the_table_sums_known_values_only() -> None:
@@ -172,7 +176,8 @@ def test_gpu_health_problems_are_reported_once_with_advice() -> None:
     reporter, worker = Reporter(_SESSION), _running(1.0)
     errors = ("2 ECC errors, uncorrected", "3 ECC errors, uncorrected", "3 ECC errors, uncorrected; PCIe has 8 lanes")
     first, second, third = (
-        list(reporter.events(_snapshot(n, replace(worker, alerts=alerts(gpu=text))))) for n, text in enumerate(errors)
+        list(reporter.report_changes(_snapshot(n, replace(worker, alerts=alerts(gpu=text)))))
+        for n, text in enumerate(errors)
     )
     assert first[1:] == ["gpu0    ⚠ gpu: 2 ECC errors, uncorrected"]
     assert second == []
@@ -182,14 +187,14 @@ def test_gpu_health_problems_are_reported_once_with_advice() -> None:
 def test_each_loss_of_a_node_is_printed_once() -> None:
     reporter = Reporter(replace(_SESSION, slots=(Slot("b/cpu0", node="b"),)))
     running = _running(100, "b/cpu0")
-    assert len(list(reporter.events(Snapshot(0, 0, (running,), nodes=(NodeView("b"),))))) == 1
+    assert len(list(reporter.report_changes(Snapshot(0, 0, (running,), nodes=(NodeView("b"),))))) == 1
 
     def lost(since: float, trouble: str) -> list[str]:
         waits = replace(running, state=WorkerState.RESTARTING, reason="b is lost", lost_since=since)
         notes = (f"b: lost since 12:00:0{since:.0f}: {trouble}",)
         nodes = (NodeView("b", lost_since=since),)
         return list(
-            reporter.events(
+            reporter.report_changes(
                 Snapshot(
                     since,
                     since,
@@ -205,7 +210,7 @@ def test_each_loss_of_a_node_is_printed_once() -> None:
     back = Snapshot(
         5.0, 5.0, (replace(running, attempt=2),), alerts=alerts(node="b: lost since 12:00:01: No route to host")
     )
-    assert list(reporter.events(back)) == ["b/cpu0   running after 0 s"], (
+    assert list(reporter.report_changes(back)) == ["b/cpu0   running after 0 s"], (
         "notes may be older than what stands beside them"
     )
     assert lost(9.0, "No route to host") == ["sim-1: b: lost since 12:00:09: No route to host"]

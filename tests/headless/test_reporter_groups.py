@@ -33,7 +33,7 @@ def _snapshot(second: float, state: WorkerState, *, lines: int = 0, log: int = 0
 
 def _reported(*snapshots: Snapshot) -> list[str]:
     reporter = Reporter(_SESSION)
-    return [line for snapshot in snapshots for line in reporter.events(snapshot)]
+    return [line for snapshot in snapshots for line in reporter.report_changes(snapshot)]
 
 
 def test_a_group_is_reported_once_and_not_its_ranks() -> None:

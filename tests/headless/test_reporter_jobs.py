@@ -42,10 +42,10 @@ class _Queue:
 
     def reported(self) -> Iterator[str]:
         queue = replace(_QUEUE, finished=len(self.ended), failed=0)
-        assert list(self.reporter.events(Snapshot(0.0, 0.0, (), queue=queue))) == []
+        assert list(self.reporter.report_changes(Snapshot(0.0, 0.0, (), queue=queue))) == []
         while (first := self.reporter.jobs_reported) < queue.done:
             jobs = [*self.ended, JobRecord(99_999, "waiting")][first : first + 200]
-            yield from self.reporter.job_ends(jobs, queue.jobs)
+            yield from self.reporter.report_jobs(jobs, queue.jobs)
 
 
 def test_an_end_shows_state_time_attempts_rate_and_reason() -> None:
@@ -82,29 +82,29 @@ def test_jobs_that_ended_before_a_resume_are_not_reported_again() -> None:
 def test_the_status_shows_the_counts_of_the_queue_and_the_time_left() -> None:
     reporter = Reporter(_SESSION)
     running = replace(_worker(4), fps=Fps(1500.0, 1.0, 1.0, 1, settled=1500.0))
-    assert reporter.status(_snapshot(running)) == (
+    assert reporter.status_line(_snapshot(running)) == (
         "sweep-1  Σ 1,500 FPS  3/10 jobs, 2 active, 1 failed  00:00:00  00:04:12 left"
     )
     later = replace(_QUEUE, eta_s=200.0)
-    assert reporter.status(_snapshot(running, queue=later, second=10)) is None  # nothing but the time has changed
+    assert reporter.status_line(_snapshot(running, queue=later, second=10)) is None  # nothing but the time has changed
 
 
 def test_only_unusual_states_are_reported_between_start_and_end() -> None:
     reporter = Reporter(_SESSION)
     for state in (WorkerState.STARTING, WorkerState.BUILDING, WorkerState.RUNNING, WorkerState.STOPPING):
-        assert list(reporter.events(_snapshot(_worker(4, state=state)))) == []
+        assert list(reporter.report_changes(_snapshot(_worker(4, state=state)))) == []
     odd = replace(_worker(4), alerts=alerts(stuck="no output for 74 s", cpu="runs on the CPU"))
-    assert list(reporter.events(_snapshot(odd))) == [
+    assert list(reporter.report_changes(_snapshot(odd))) == [
         "cpu0   ⚠ stuck: no output for 74 s",
         "cpu0   ⚠ cpu: runs on the CPU",
     ]
     again = replace(_worker(4, state=WorkerState.RESTARTING), restart_at=1004.0, reason="out of memory")
-    assert list(reporter.events(_snapshot(again))) == [
+    assert list(reporter.report_changes(_snapshot(again))) == [
         "cpu0   restarting in 4 s, attempt 2: out of memory",
         "cpu0   no longer stuck",
         "cpu0   no longer cpu",
     ]
-    assert list(reporter.events(_snapshot(replace(_worker(5), alerts=alerts(cpu="runs on the CPU"))))) == [
+    assert list(reporter.report_changes(_snapshot(replace(_worker(5), alerts=alerts(cpu="runs on the CPU"))))) == [
         "cpu0   ⚠ cpu: runs on the CPU"
     ]
 

@@ -11,7 +11,7 @@ from tests import tunings
 
 def _printed(*steps: Tuning) -> list[list[str]]:
     reporter = Reporter(tunings.session(steps[0]))
-    return [list(reporter.trials(tuning)) for tuning in steps]
+    return [list(reporter.report_trials(tuning)) for tuning in steps]
 
 
 def test_a_start_an_end_and_a_step_are_reported_once_each() -> None:

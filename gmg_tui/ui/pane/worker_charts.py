@@ -1,4 +1,4 @@
-"""The charts of one worker."""
+"""The charts of a worker."""
 
 from collections.abc import Iterator
 from statistics import fmean
@@ -12,41 +12,42 @@ from gmg_tui.ui.drawing import Row
 from gmg_tui.ui.slots import SlotView
 
 _MIN_WIDTH, _MIN_ROWS = 32, 3
-"""Minimum cells of a chart, with its title."""
-
-
-_METRICS: Final = ("fps", "gpu_util_pct", "memory_used_mib", "power_w", "sm_pct")
+"""Minimum size of a chart with its title, in cells."""
+_SERIES_FIELDS: Final = ("fps", "gpu_util_pct", "memory_used_mib", "power_w", "sm_pct")
 
 
 def chart_rows(entry: SlotView, series: Series, width: int, height: int) -> list[Row]:
-    """Returns the charts of a worker that fit, over its life or its job's newest attempt, on one time axis."""
-    series = _of_worker(series, entry.worker)
-    shown = list(tracks(entry, series))
+    """Returns the rows of as many of the worker's charts as fit, most important first, on one time axis.
+
+    They cover the whole series of a plain run's worker, but only the newest attempt of a job.
+    """
+    series = _trim(series, entry.worker)
+    tracks = list(_tracks(entry, series))
     if entry.worker.state.ended:  # the GPU's current figures are not this worker's
-        shown[1:] = [track._replace(now="") for track in shown[1:]]
-    count = min(len(shown), max(0, height - AXIS_ROWS) // _MIN_ROWS)
+        tracks[1:] = [track._replace(now="") for track in tracks[1:]]
+    count = min(len(tracks), max(0, height - AXIS_ROWS) // _MIN_ROWS)
     if not count or width < _MIN_WIDTH:
         return [Row(width).add("The terminal is too small for charts.", "dim")]
-    return stack(shown[:count], width=width, height=height, end=series.end, step_s=series.step_s)
+    return stack(tracks[:count], width=width, height=height, end=series.end, step_s=series.step_s)
 
 
-def _of_worker(series: Series, worker: Worker) -> Series:
-    """Returns the worker's part of a slot's series: from the start of its job's newest attempt until its end."""
+def _trim(series: Series, worker: Worker) -> Series:
+    """Returns a slot's series without values after the worker's end, and without those before a job's newest attempt."""
     count, step_s = len(series.fps), series.step_s
-    late_s = max(0.0, series.end - worker.state_since) if worker.state.ended else 0.0
-    last = max(0, count - int(late_s / step_s))
+    ended_s = max(0.0, series.end - worker.state_since) if worker.state.ended else 0.0
+    stop = max(0, count - int(ended_s / step_s))
     started = worker.newest.started or series.end
-    first = count - 1 - int((series.end - started) / step_s) if worker.job is not None else 0
-    part = slice(min(last, max(0, first)), last)
+    start = count - 1 - int((series.end - started) / step_s) if worker.job is not None else 0
+    kept = slice(min(stop, max(0, start)), stop)
     return structs.replace(
         series,
-        end=series.end - (count - last) * step_s,
-        **{name: getattr(series, name)[part] for name in _METRICS},
+        end=series.end - (count - stop) * step_s,
+        **{name: getattr(series, name)[kept] for name in _SERIES_FIELDS},
     )
 
 
-def tracks(entry: SlotView, series: Series) -> Iterator[Track]:
-    """Yields the charts, most important first."""
+def _tracks(entry: SlotView, series: Series) -> Iterator[Track]:
+    """Yields the charts, most important first; only the rate's on a CPU slot."""
     worker, gpu, sample = entry.worker, entry.slot.gpu, entry.sample
     rate = units.fps(worker.rate if worker.state.ended else worker.current_fps)
     yield Track("FPS", rate, series.fps, None, "", "fps", fmean, "no rate yet")
@@ -55,16 +56,16 @@ def tracks(entry: SlotView, series: Series) -> Iterator[Track]:
     missing = "no sample yet"
     if sample is not None:
         missing = sample.error or "n/a: not reported by the GPU"
-    now = sample or GpuSample(gpu.uuid)
-    full_mib = now.memory_total_mib or gpu.memory_total_mib
-    vram = [None if value is None else value / 1024 for value in series.memory_used_mib]
-    full_gib = full_mib / 1024 if full_mib else None
-    limit_w = now.power_limit_w or gpu.power_limit_w
-    util, power = units.figure(now.gpu_util_pct, "%"), f"{units.whole(now.power_w)} of {units.whole(limit_w)} W"
-    memory = f"{units.gib(now.memory_used_mib)} of {units.gib(full_mib)} GiB"
+    newest = sample or GpuSample(gpu.uuid)
+    total_mib = newest.memory_total_mib or gpu.memory_total_mib
+    used_gib = [None if mib is None else mib / 1024 for mib in series.memory_used_mib]
+    total_gib = total_mib / 1024 if total_mib else None
+    limit_w = newest.power_limit_w or gpu.power_limit_w
+    util, power = units.figure(newest.gpu_util_pct, "%"), f"{units.whole(newest.power_w)} of {units.whole(limit_w)} W"
+    memory = f"{units.gib(newest.memory_used_mib)} of {units.gib(total_mib)} GiB"
     yield Track("GPU", util, series.gpu_util_pct, 100.0, "%", "ok", fmean, missing)
     if series.sm_pct:
-        busy = f"{units.whole(now.sm_pct)} % busy"
+        busy = f"{units.whole(newest.sm_pct)} % busy"
         yield Track("SMs", busy, series.sm_pct, 100.0, "%", "ok", fmean, missing)
-    yield Track("VRAM", memory, vram, full_gib, "GiB", "vram", max, missing)
+    yield Track("VRAM", memory, used_gib, total_gib, "GiB", "vram", max, missing)
     yield Track("power", power, series.power_w, limit_w, "W", "warn", fmean, missing)
