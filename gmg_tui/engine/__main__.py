@@ -1,10 +1,10 @@
-"""`python -m gmg_tui.engine`: reads a `RunSpec` as one line of JSON from standard input and runs it.
+"""`python -m gmg_tui.engine`: runs the session whose `RunSpec` is the first line of standard input, as JSON.
 
-A second line may have words. `viewer` announces a screen: the workers wait a moment for its first frame. With
+The second line may hold words. `viewer` announces a screen, for whose first frame the workers wait a moment. With
 `confirm` nothing runs until a third line confirms that the reply was read; if standard input ends instead, the launcher
-is gone and the session ends. `fresh` means that the session's folder was made for this engine: it is then removed.
-Lines such as `{"progress": "1 of 2 nodes has answered"}` may come first. Once the engine listens, or
-cannot, it prints one line of JSON:
+is gone and the session ends. `fresh` says that the session's folder was made for this engine, which then removes it.
+
+Lines of progress such as `{"progress": "1 of 2 nodes has answered"}` may come first. The reply is one line of JSON:
 `{"ok": true, "warnings": [...], "socket": "its path"}` or `{"ok": false, "error": "…", "exit_code": 2}`.
 """
 
@@ -38,23 +38,23 @@ _GC_THRESHOLD = 20_000
 """New objects before a garbage collection; reference counting frees nearly all."""
 
 
-def _answer(**fields: Any) -> None:
-    """Prints the reply, one line, and releases standard output."""
-    with suppress(BrokenPipeError):  # the launcher is gone, which standard input shows too
+def _reply(**fields: Any) -> None:
+    """Prints the reply, and redirects standard output to `/dev/null`."""
+    with suppress(BrokenPipeError):  # the launcher is gone, as standard input will show
         os.write(1, msgspec.json.encode(fields) + b"\n")
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nowhere, 1)
-    os.close(nowhere)
+    devnull = os.open(os.devnull, os.O_RDWR)
+    os.dup2(devnull, 1)
+    os.close(devnull)
 
 
 def _report(text: str) -> None:
-    """Reports the progress of the start."""
+    """Prints the progress of the start."""
     with suppress(BrokenPipeError):
         os.write(1, msgspec.json.encode({"progress": text}) + b"\n")
 
 
 def _pause(text: str, lines: Sequence[str]) -> None:
-    """Reports the progress of a wait, and waits. Raises `BrokenPipeError` once the launcher is gone."""
+    """Prints the progress of a wait, then pauses. Raises `BrokenPipeError` once the launcher is gone."""
     os.write(1, msgspec.json.encode({"progress": text, "lines": lines}) + b"\n")
     if select.select([0], [], [], _CHECK_INTERVAL_S)[0]:  # the launcher sends nothing before the reply
         raise BrokenPipeError
@@ -62,15 +62,15 @@ def _pause(text: str, lines: Sequence[str]) -> None:
 
 async def _run(engine: Engine, words: list[bytes]) -> None:
     socket = await engine.start(_report)
-    _answer(ok=True, warnings=engine.warnings, socket=socket)
-    if b"confirm" in words and not await _confirmed(engine.shutdown_requested):
+    _reply(ok=True, warnings=engine.warnings, socket=socket)
+    if b"confirm" in words and not await _wait_for_confirmation(engine.shutdown_requested):
         await engine.cancel(fresh=b"fresh" in words)
     else:
         await engine.run()
 
 
-async def _confirmed(shutdown_requested: asyncio.Event) -> bool:
-    """Waits for the next line on standard input. Returns False if it ends, or a signal ends the session first."""
+async def _wait_for_confirmation(shutdown_requested: asyncio.Event) -> bool:
+    """Waits for a line on standard input. Returns False if there is none, or a signal ends the session first."""
     loop, readable = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(0, readable.set)
     await any_of(readable, shutdown_requested)
@@ -80,7 +80,7 @@ async def _confirmed(shutdown_requested: asyncio.Event) -> bool:
 
 
 def _has_pidfds() -> bool:
-    """Returns True on kernels from 5.3, with a Python that knows them, unless a sandbox forbids them."""
+    """Returns True if pidfds work: since Linux 5.3, if Python was built with them, unless a sandbox forbids them."""
     try:
         os.close(os.pidfd_open(os.getpid()))
     except (AttributeError, OSError):
@@ -89,7 +89,7 @@ def _has_pidfds() -> bool:
 
 
 def main() -> None:
-    """Runs the session that standard input describes."""
+    """Runs the session specified on standard input."""
     for name in WORKER_VARIABLES:
         os.environ.pop(name, None)
     gc.freeze()  # imported modules stay; imports take 106 ms without the collector, 129 ms with it
@@ -109,35 +109,35 @@ def _main(logs: LogWriter) -> None:
             return  # the launcher is gone
         spec = msgspec.json.decode(spec_json, type=RunSpec)
         lock(Path(spec.folder))
-        form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-        logging.basicConfig(handlers=[LogHandler(logs)], level=logging.INFO, format=form)
+        log_format = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+        logging.basicConfig(handlers=[LogHandler(logs)], level=logging.INFO, format=log_format)
         hardware = Hardware.find(spec, _pause) if spec.nodes is None else Hardware((), None)
         if spec.agent is not None:
             hardware = hardware.on_node(spec.agent.node)
     except GmgError as error:
-        _answer(ok=False, error=str(error), exit_code=error.exit_code)
+        _reply(ok=False, error=str(error), exit_code=error.exit_code)
         return
-    except BrokenPipeError:  # the launcher is gone before the session has begun
+    except BrokenPipeError:  # the launcher has gone before the start
         if b"fresh" in words:
             remove_own(Path(spec.folder))
         return
     except (OSError, msgspec.MsgspecError) as error:
-        _answer(ok=False, error=f"the engine cannot start: {error}", exit_code=1)
+        _reply(ok=False, error=f"the engine cannot start: {error}", exit_code=1)
         return
     if sys.version_info < (3, 12) and _has_pidfds():
-        # The default starts a thread for each child; this one waits on a pidfd, as 3.12 does.
+        # The default watcher starts a thread for each child; this one uses a pidfd, as Python 3.12 does.
         if processes.pidfd_trouble() is None:
             asyncio.set_child_watcher(asyncio.PidfdChildWatcher())
     try:
-        engine = Engine(spec, hardware, logs, viewer_comes=b"viewer" in words)
+        engine = Engine(spec, hardware, logs, expect_viewer=b"viewer" in words)
         asyncio.run(_run(engine, words))
     except GmgError as error:
-        _answer(ok=False, error=str(error), exit_code=error.exit_code)
+        _reply(ok=False, error=str(error), exit_code=error.exit_code)
     except asyncio.CancelledError:
-        _answer(ok=False, error="the engine was ended by a signal", exit_code=130)
+        _reply(ok=False, error="the engine was ended by a signal", exit_code=130)
     except OSError as error:
         logging.getLogger(__name__).exception("the engine failed")
-        _answer(ok=False, error=f"the engine cannot start: {error}", exit_code=1)
+        _reply(ok=False, error=f"the engine cannot start: {error}", exit_code=1)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Unix times of moments on the monotonic clock, which the engine uses, and waits with a time limit."""
+"""Unix times of the engine's monotonic times, and waits with a time limit."""
 
 import asyncio
 import time
@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 _TOLERANCE_S = 0.5
-"""Smaller adjustments of the system clock do not change the times of past events."""
+"""Smaller adjustments of the system clock do not change the Unix times of past events."""
 
 
 class _Clock:
@@ -14,7 +14,7 @@ class _Clock:
         self._offset_s = time.time() - time.monotonic()
 
     def unix(self, moment: float) -> float:
-        """Returns the Unix time of `moment` (monotonic seconds), rounded to milliseconds; stable until the clock is set."""
+        """Returns the Unix time of `moment` (monotonic seconds), to the millisecond; stable unless the system clock is set."""
         offset_s = time.time() - time.monotonic()
         if abs(offset_s - self._offset_s) > _TOLERANCE_S:
             self._offset_s = offset_s
@@ -29,9 +29,9 @@ def now() -> float:
     return unix(time.monotonic())
 
 
-async def any_of(*awaited: asyncio.Event | Coroutine[Any, Any, None], timeout_s: float | None = None) -> None:
-    """Waits until one of the events is set or one of the coroutines has ended, or the time-out has passed."""
-    waits = [asyncio.ensure_future(item.wait() if isinstance(item, asyncio.Event) else item) for item in awaited]
+async def any_of(*waitables: asyncio.Event | Coroutine[Any, Any, None], timeout_s: float | None = None) -> None:
+    """Waits until an event is set, a coroutine has ended or the time limit is over. Raises a coroutine's error."""
+    waits = [asyncio.ensure_future(item.wait() if isinstance(item, asyncio.Event) else item) for item in waitables]
     try:
         for wait in (await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED))[0]:
             wait.result()

@@ -13,14 +13,14 @@ _T = TypeVar("_T")
 _RETRY_PAUSE_S = 1.0
 """Pause before a failed loop is restarted."""
 _RECOVERY_S = 10.0
-"""A part has recovered after this long without a fault."""
+"""Seconds without a fault after which a part has recovered."""
 
 
 class Faults:
     """Runs parts of the observer. An exception is logged once, and shown until the part works again.
 
     Attributes:
-        note: Shows or (None) removes a note on a subject.
+        note: Shows a note on a subject, or (None) removes it.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Faults:
         self._known: set[tuple[str, str]] = set()
         """Reported parts and exception types."""
         self._failed_at: dict[str, float] = {}
-        """Last failure of each part that has not recovered, monotonic seconds."""
+        """Time of the last fault of each part that has not recovered, monotonic seconds."""
 
     def guard(self, part: str, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T | None:
         """Calls `function`. Returns its result; None if it fails."""
@@ -41,8 +41,8 @@ class Faults:
             self._recover(part)
         return result
 
-    async def forever(self, part: str, run: Callable[[], Awaitable[object]]) -> None:
-        """Awaits `run()`, restarting it after failures, until it returns or is cancelled."""
+    async def keep_running(self, part: str, run: Callable[[], Awaitable[object]]) -> None:
+        """Awaits `run()`, and restarts it after failures, until it returns or is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -55,7 +55,7 @@ class Faults:
                 return
 
     def handle(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Handles an error outside any part, as the loop's exception handler; some repeat forever."""
+        """Handles an error outside any part, as the loop's exception handler. Such errors may repeat forever."""
         part, error = context["message"], context.get("exception")
         if not isinstance(error, Exception):
             loop.default_exception_handler(context)
@@ -64,7 +64,7 @@ class Faults:
         loop.call_later(_RECOVERY_S, self._recover, part)
 
     def _recover(self, part: str) -> None:
-        """Removes the note on a part that works, unless it has just failed."""
+        """Removes the note on a part, unless that has failed recently."""
         failed_at = self._failed_at.get(part)
         if failed_at is not None and time.monotonic() - failed_at >= _RECOVERY_S:
             del self._failed_at[part]

@@ -1,4 +1,4 @@
-"""The slots of a session, their driver, and the newest samples of their GPUs."""
+"""A session's slots, the driver of their GPUs, and the GPUs' newest samples."""
 
 import os
 from collections.abc import Iterable, Iterator, Set
@@ -22,28 +22,28 @@ from gmg_tui.simulation.driver import SimulatedNvml
 
 @dataclass(frozen=True)
 class Hardware:
-    """The slots and GPUs of a session."""
+    """A session's slots and GPUs."""
 
     slots: tuple[Slot, ...]
-    """The slots that may get work."""
+    """The slots that can run workers."""
     nvml: Driver | None
-    """The driver of their GPUs; None for CPU slots."""
+    """The driver of the slots' GPUs; None for CPU slots."""
     warnings: tuple[str, ...] = ()
     """Warnings about the choice of slots."""
     idle: tuple[str, ...] = ()
     """Names of chosen slots that no group uses."""
     leases: Leases = field(default_factory=Leases)
-    """The leases of its GPUs."""
+    """The leases of the session's GPUs."""
     awaited: FreeGpus | None = None
-    """Acquires GPUs that were in use at the start of a sweep; None if it has all."""
+    """Source of the GPUs that were in use at the start of a sweep; None if there were none."""
     wants_free: bool = False
     """True if the user asked for GPUs that nobody else uses."""
 
     @classmethod
     def find(cls, spec: RunSpec, pause: Pause) -> Self:
-        """Returns the slots for `spec`; `pause` is called while it waits for GPUs.
+        """Finds the hardware for `spec`; `pause` is called while GPUs are in use.
 
-        Raises `GmgError` if the requested GPUs do not exist.
+        Raises `GmgError` if there are no such GPUs, they do not become free in time, or no group fits.
         """
         if spec.cpu is not None:
             own_ranks = spec.sweep is None and torchrun.is_torchrun(spec.script, module=spec.module)
@@ -55,26 +55,26 @@ class Hardware:
             chosen, awaited = _free_slots(chosen, spec, nvml, leases, pause)
         slots, idle = group_slots(chosen, spec)
         leases.release(*(slot.gpu.uuid for slot in chosen if slot.gpu is not None and slot not in slots))
-        left_out = selection.warning(gpus, spec.gpus, visible)
+        warning = selection.warning(gpus, spec.gpus, visible)
         if spec.sweep is not None and spec.sweep.per_gpu > 1:
             numbers = range(1, spec.sweep.per_gpu + 1)
             slots = tuple(structs.replace(slot, name=f"{slot.name}-{number}") for slot in slots for number in numbers)
         if not selection.wants_free(spec.gpus) and spec.simulate is None:
             for slot in slots:
                 leases.acquire(slot.gpu.uuid if slot.gpu is not None else "", shared=True)
-        warnings = () if left_out is None else (left_out,)
+        warnings = () if warning is None else (warning,)
         return cls(slots, nvml, warnings, idle, leases, awaited, selection.wants_free(spec.gpus))
 
     def on_node(self, node: str) -> Self:
-        """Returns the same hardware with the node in the slots' names: `n1/gpu0`."""
+        """Returns the hardware with the node's name in those of the slots: `n1/gpu0`."""
         return replace(
             self, slots=tuple(structs.replace(slot, name=f"{node}/{slot.name}", node=node) for slot in self.slots)
         )
 
     def update_leases(self, needed: Set[str | None]) -> Set[str]:
-        """Holds leases only of the GPUs that are needed, by UUID.
+        """Keeps leases only of the needed GPUs, given by UUID.
 
-        Returns those that another session has taken, if the user asked for GPUs that nobody else uses.
+        Returns the GPUs that another session has taken, if the user asked for GPUs that nobody else uses.
         """
         if self.nvml is None or isinstance(self.nvml, SimulatedNvml):
             return frozenset()
@@ -90,7 +90,7 @@ class Hardware:
 
 
 def _driver(spec: RunSpec) -> tuple[Driver, tuple[Gpu, ...], str | None]:
-    """Returns the driver, its GPUs, and the selection in the environment (None: all).
+    """Returns the driver, its GPUs, and the environment's selection of them (None: all).
 
     Raises `GmgError`.
     """
@@ -107,13 +107,13 @@ def _driver(spec: RunSpec) -> tuple[Driver, tuple[Gpu, ...], str | None]:
 def _free_slots(
     slots: tuple[Slot, ...], spec: RunSpec, nvml: Driver, leases: Leases, pause: Pause
 ) -> tuple[tuple[Slot, ...], FreeGpus | None]:
-    """Returns the slots whose GPUs are free, once there are enough, and a source of the rest; None without one.
+    """Waits until enough GPUs are free. Returns their slots, and a source of the rest; None if no more are needed.
 
-    A sweep that may wait starts with one GPU, and acquires others as they become free. Raises `GmgError`.
+    A sweep that may wait starts with all slots and one GPU; the source acquires the others. Raises `GmgError`.
     """
-    number, wait_s = selection.number_of_free(spec.gpus or ""), spec.wait_s or 0.0
+    count, wait_s = selection.number_of_free(spec.gpus or ""), spec.wait_s or 0.0
     if spec.simulate is not None:
-        return slots[:number], None
+        return slots[:count], None
 
     def read(slot: Slot) -> GpuSample:
         gpu = slot.gpu
@@ -123,21 +123,21 @@ def _free_slots(
         except NvmlUnavailable as error:
             return GpuSample(gpu.uuid, error=str(error))
 
-    free = FreeGpus(slots, number, spec.free_mib, leases, read)
+    free = FreeGpus(slots, count, spec.free_mib, leases, read)
     grows = wait_s > 0 and spec.sweep is not None and spec.tune is None
-    taken = free.wait(1 if grows else number or 1, wait_s, pause)
+    taken = free.wait(1 if grows else count or 1, wait_s, pause)
     return (slots, free) if grows and not free.complete else (taken, None)
 
 
 def group_slots(slots: tuple[Slot, ...], spec: RunSpec) -> tuple[tuple[Slot, ...], tuple[str, ...]]:
-    """Returns the slots that a plain run's groups use, and the names of the others. Raises `GmgError` if no group fits."""
+    """Returns the slots that a plain run uses, and the names of those no group uses. Raises `GmgError` if no group fits."""
     size = spec.ddp.size if spec.ddp is not None and spec.sweep is None else None
     if size is None:
         return slots, ()
-    taken = len(slots) // size * size
-    if not taken:
+    used = len(slots) // size * size
+    if not used:
         raise GmgError(f"--ddp {size}: a group of {size} needs {size} slots, but there are {len(slots)}")
-    return slots[:taken], tuple(slot.name for slot in slots[taken:])
+    return slots[:used], tuple(slot.name for slot in slots[used:])
 
 
 _LATE_INTERVALS = 2.0
@@ -146,14 +146,14 @@ _SILENT_INTERVALS = 3.0
 
 
 class GpuSamples:
-    """The newest sample of each GPU, expected every `interval_s`. All moments are monotonic seconds."""
+    """The newest sample of each GPU, expected every `interval_s`. All times are monotonic seconds."""
 
     def __init__(self, uuids: Iterable[str], interval_s: float, now: float) -> None:
         self._late_s = max(LATE_S, _LATE_INTERVALS * interval_s)
         self._silent_s = max(SILENT_S, _SILENT_INTERVALS * interval_s)
         self._read_at = dict.fromkeys(uuids, now)
         self.newest: dict[str, GpuSample] = {}
-        """The samples by UUID; values that the driver has not updated for too long are unknown."""
+        """The newest samples by UUID; `expire` replaces old ones with an error."""
 
     def update(self, samples: Iterable[GpuSample], now: float) -> None:
         """Applies the sampler's newest samples."""
@@ -162,7 +162,7 @@ class GpuSamples:
             self.newest[sample.uuid] = structs.replace(sample, age_s=None)
 
     def expire(self, now: float) -> bool:
-        """Replaces old samples with an error, except those of lost GPUs. Returns True if any was replaced."""
+        """Replaces old samples with an error, except those of lost GPUs. Returns True if a sample has changed."""
         before = dict(self.newest)
         for uuid, read_at in self._read_at.items():
             sample = before.get(uuid)
@@ -171,8 +171,8 @@ class GpuSamples:
         return self.newest != before
 
     def current(self, now: float) -> Iterator[GpuSample]:
-        """Yields the samples; late ones carry their age, unless NVML reported an error."""
+        """Yields the samples; late ones with their age, unless NVML reported an error."""
         for uuid, sample in self.newest.items():
             age_s = now - self._read_at[uuid]
-            late = age_s >= self._late_s and sample.error in (None, NO_ANSWER)
-            yield structs.replace(sample, age_s=age_s) if late else sample
+            is_late = age_s >= self._late_s and sample.error in (None, NO_ANSWER)
+            yield structs.replace(sample, age_s=age_s) if is_late else sample

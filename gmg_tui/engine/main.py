@@ -1,4 +1,4 @@
-"""The engine's life cycle: starts its parts, runs the workers, and ends when no client is left."""
+"""The engine's life cycle: it starts its parts, runs the workers, and ends when no client is left."""
 
 from __future__ import annotations
 
@@ -64,32 +64,32 @@ _FIRST_CLIENT_WAIT_S = 10.0
 _NEXT_CLIENT_WAIT_S = 0.5
 """Seconds to wait for another client after the last one has gone."""
 _MAX_VIEWER_WAIT_S = 1.0
-"""Limit of the workers' wait for an announced viewer."""
+"""Maximum wait of the workers for an expected viewer."""
 _NVML_CLOSE_TIMEOUT_S = 4.0
 _COMMIT_TIMEOUT_S = 5.0
-_MAX_ROUNDS = 16
+_MAX_UNREAD = 16
 """Maximum unread sets of samples."""
 
 
 class Engine:
     """Runs a session on `hardware`.
 
-    The caller closes `logs`. With `viewer_comes` the workers wait up to `_MAX_VIEWER_WAIT_S` for a screen's first frame:
+    The caller closes `logs`. With `expect_viewer` the workers wait up to `_MAX_VIEWER_WAIT_S` for a screen's first frame:
     a dozen interpreters starting at once would take all cores.
     """
 
-    def __init__(self, spec: RunSpec, hardware: Hardware, logs: LogWriter, *, viewer_comes: bool = False) -> None:
-        self._spec, self._hardware, self._logs, self._viewer_comes = spec, hardware, logs, viewer_comes
+    def __init__(self, spec: RunSpec, hardware: Hardware, logs: LogWriter, *, expect_viewer: bool = False) -> None:
+        self._spec, self._hardware, self._logs, self._expect_viewer = spec, hardware, logs, expect_viewer
         self.shutdown_requested = asyncio.Event()
-        """Set by a signal: do not wait for clients."""
+        """Set once the session must end without waiting for clients, such as by a signal."""
         self._reason = "the session has ended"
         """The reason that the session has ended, for clients."""
         self._fleet: Fleet | None = None
 
     async def start(self, report: Callable[[str], None] = _log.info) -> str:
-        """Listens, and assembles all parts. Returns the socket's path, which may differ from the requested one.
+        """Assembles all parts, and listens. Returns the socket's path, which may differ from the requested one.
 
-        `report` gets the progress. Raises `OSError` or `GmgError`; `CancelledError` if a signal has arrived.
+        `report` gets the progress. Raises `OSError` or `GmgError`, and `CancelledError` after a signal to end.
         """
         adopt_orphans()
         script = Path(self._spec.cwd, self._spec.script)
@@ -106,8 +106,8 @@ class Engine:
                 undo.push_async_callback(self._fleet.end, kill=True)
                 await self._fleet.start(report)
                 self._hardware = self._fleet.hardware
-            self._measured = False
-            self._sampled: deque[tuple[float, tuple[GpuSample, ...], str | None]] = deque(maxlen=_MAX_ROUNDS)
+            self._has_samples = False
+            self._unread_samples: deque[tuple[float, tuple[GpuSample, ...], str | None]] = deque(maxlen=_MAX_UNREAD)
             """Unread sets of samples with their times, monotonic seconds."""
             script_commit = None
             with contextlib.suppress(OSError, TimeoutError):  # the session needs no commit
@@ -202,16 +202,16 @@ class Engine:
 
     async def run(self) -> None:
         """Runs the workers until they have ended and no client is left."""
-        living = asyncio.create_task(self._run_session())
-        done = asyncio.create_task(self._wait_until_done())
+        session_task = asyncio.create_task(self._run_session())
+        end_task = asyncio.create_task(self._wait_until_done())
         try:
-            await asyncio.wait([living, done], return_when=asyncio.FIRST_COMPLETED)
-            if self._fleet is not None and not living.done():  # show clients the delay
+            await asyncio.wait([session_task, end_task], return_when=asyncio.FIRST_COMPLETED)
+            if self._fleet is not None and not session_task.done():  # show clients the delay
                 await self._fleet.end(kill=not self._supervisor.all_ended.is_set())
         finally:
-            for task in (living, done, self._egl):
+            for task in (session_task, end_task, self._egl):
                 task.cancel()
-            failures = await asyncio.gather(living, done, return_exceptions=True)
+            failures = await asyncio.gather(session_task, end_task, return_exceptions=True)
             await self._conclude()
         if self._supervisor.agent is not None and await self._supervisor.agent.logs.all_sent():
             await in_daemon_thread(remove_own, Path(self._spec.folder))
@@ -220,7 +220,7 @@ class Engine:
                 raise failure
 
     async def _conclude(self) -> None:
-        parts: list[Callable[[], Awaitable[object]]] = [
+        steps: list[Callable[[], Awaitable[object]]] = [
             self._store.close,
             self._observer.session_files.end,
             self._notifications.finish,
@@ -229,10 +229,10 @@ class Engine:
             self._watchdog.close,
         ]
         if (fleet := self._fleet) is not None:
-            parts.insert(0, lambda: fleet.end(kill=not self._supervisor.all_ended.is_set()))
-        for end in parts:
+            steps.insert(0, lambda: fleet.end(kill=not self._supervisor.all_ended.is_set()))
+        for step in steps:
             try:
-                await end()
+                await step()
             except Exception:
                 _log.exception("a part of the engine failed to end cleanly")
         self._pipes.close_all()
@@ -241,7 +241,7 @@ class Engine:
             signal.signal(number, signal.SIG_IGN)
 
     async def cancel(self, *, fresh: bool) -> None:
-        """Ends without running anything; removes the folder of a `fresh` session, and records any other as ended."""
+        """Ends without running anything. Removes the folder of a `fresh` session; records any other session as ended."""
         _log.info("the launcher has gone before the start of the session")
         self._egl.cancel()
         await self._conclude()
@@ -262,9 +262,9 @@ class Engine:
         self._server.close(self._reason)
 
     async def _run_session(self) -> None:
-        """Starts the watchdog, then the workers once an announced viewer has its first frame."""
-        async with _alongside(self._supervisor.faults.forever("clients", self._server.run)):
-            if self._viewer_comes:
+        """Starts the watchdog, then the workers once an expected viewer has its first frame; runs until cancelled."""
+        async with _alongside(self._supervisor.faults.keep_running("clients", self._server.run)):
+            if self._expect_viewer:
                 await any_of(self._server.watched, timeout_s=_MAX_VIEWER_WAIT_S)
             if self._hardware.gpus:
                 self._egl.begin()
@@ -274,27 +274,27 @@ class Engine:
                 await self._supervisor.run()
 
     async def _add_gpus(self) -> None:
-        """Acquires GPUs that were in use at the start of a sweep as they become free."""
-        jobs, gpus = self._supervisor.queue, self._hardware.awaited
+        """Acquires the GPUs that were in use at the start of a sweep, as they become free."""
+        jobs, gpus, faults = self._supervisor.queue, self._hardware.awaited, self._supervisor.faults
         if jobs is not None and gpus is not None:
-            await self._supervisor.faults.forever("free GPUs", lambda: jobs.collect(gpus, self._spec.wait_s or 0.0))
+            await faults.keep_running("free GPUs", lambda: jobs.collect(gpus, self._spec.wait_s or 0.0))
 
     async def _wait_until_done(self) -> None:
-        """Returns when the workers have ended, and the clients have seen it."""
+        """Waits until the workers have ended and the clients have seen it, or the session must end."""
         supervisor, server = self._supervisor, self._server
         while True:
             await any_of(supervisor.all_ended, supervisor.overdue)
             if self.shutdown_requested.is_set() or supervisor.overdue.is_set():
                 break
             if not supervisor.all_ended.is_set():
-                continue  # restarted at the last moment
+                continue  # a worker was restarted at the last moment
             grace_s = _NEXT_CLIENT_WAIT_S if server.visited.is_set() else _FIRST_CLIENT_WAIT_S
             await any_of(self.shutdown_requested, server.busy, timeout_s=grace_s)
             if not self.shutdown_requested.is_set() and server.busy.is_set():
                 await any_of(self.shutdown_requested, server.idle)
             elif supervisor.all_ended.is_set():
                 break
-        supervisor.concluded = True  # now: later commands would be accepted and lost
+        supervisor.concluded = True  # at once: later commands would be accepted and lost
 
     def _changed(self) -> None:
         supervisor, ended = self._supervisor, self._supervisor.all_ended.is_set()
@@ -321,13 +321,13 @@ class Engine:
         loop.add_signal_handler(signal.SIGHUP, _log.info, "SIGHUP received and ignored")
 
     def _on_signal(self, number: signal.Signals) -> None:
-        """Stops all workers; a second signal kills them, except SIGXCPU, which may repeat every second."""
+        """Stops all workers; a second signal kills them, unless it is SIGXCPU, which may repeat every second."""
         _log.info("%s received: the session ends", number.name)
         kill = self.shutdown_requested.is_set() and number is not signal.SIGXCPU
         self._end(f"the session was ended by {number.name}", kill=kill)
 
     def _on_all_nodes_gone(self, reason: str) -> None:
-        """Ends the session when no node is left or will return."""
+        """Ends the session, as no node will return."""
         _log.warning("%s: the session ends", reason)
         if not self.shutdown_requested.is_set():
             self._end(f"the session has ended: {reason}", kill=False)
@@ -343,8 +343,8 @@ class Engine:
             return None
 
         def deliver(samples: tuple[GpuSample, ...], error: str | None) -> None:
-            self._sampled.append((time.monotonic(), samples, error))
-            if not self._measured:  # later ones are read once a second: waking up is expensive
+            self._unread_samples.append((time.monotonic(), samples, error))
+            if not self._has_samples:  # later ones are read once a second: waking up is expensive
                 loop.call_soon_threadsafe(self._read_samples)
 
         sampler = Sampler(self._hardware.gpus, self._spec.interval_s, deliver, nvml)
@@ -356,10 +356,10 @@ class Engine:
         self._read_samples()
 
     def _read_samples(self) -> None:
-        while self._sampled:
-            self._observer.update_samples(*self._sampled.popleft())
-            if not self._measured:
-                self._measured = True
+        while self._unread_samples:
+            self._observer.update_samples(*self._unread_samples.popleft())
+            if not self._has_samples:
+                self._has_samples = True
                 self._server.soon()
 
 

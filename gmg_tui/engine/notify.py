@@ -10,14 +10,14 @@ from gmg_tui.machine.processes import kill_group
 from gmg_tui.model import TERMINAL_NOTIFICATIONS, Occurrence, OccurrenceKind, RunSpec, Snapshot, WorkerState, units
 from gmg_tui.model.text import one_line
 
-TIMEOUT_S = 30.0
-FINISH_TIMEOUT_S = 2 * TIMEOUT_S
-"""Time limit of the commands at the end of a session."""
+COMMAND_TIMEOUT_S = 30.0
+FINISH_TIMEOUT_S = 2 * COMMAND_TIMEOUT_S
+"""Time limit for all remaining commands at the end of a session."""
 MAX_EVENTS = 1000
 _MAX_OCCURRENCES = 16
-"""Maximum occurrences in a snapshot; a client that is further behind misses some."""
+"""Maximum occurrences in a snapshot; a client further behind misses some."""
 _MAX_WAITING = 32
-"""Occurrences that may wait for their commands; no commands are run for further ones."""
+"""Maximum occurrences waiting for their commands; further ones run none, except the session's end."""
 
 
 class Notifications:
@@ -54,8 +54,8 @@ class Notifications:
         if kind is OccurrenceKind.JOB_FAILED and self._spec.tune is not None:
             return  # a tuning raises the value until trials fail
         number = self.events[-1].number + 1 if self.events else 1
-        why = one_line(reason or "")
-        occurrence = Occurrence(number, time.time(), kind, one_line(text), slot, job, job_name, why, alert, quiet)
+        reason = one_line(reason or "")
+        occurrence = Occurrence(number, time.time(), kind, one_line(text), slot, job, job_name, reason, alert, quiet)
         self.events.append(occurrence)
         if quiet:
             return
@@ -73,7 +73,7 @@ class Notifications:
             self._task.cancel()
 
     async def finish(self) -> None:
-        """Waits up to `FINISH_TIMEOUT_S` for running and waiting commands."""
+        """Waits up to `FINISH_TIMEOUT_S` for running and waiting commands, then drops them."""
         if self._task is not None:
             await asyncio.wait([self._task], timeout=FINISH_TIMEOUT_S)
             self.drop()
@@ -86,7 +86,7 @@ class Notifications:
             self._note("; ".join(f"--notify {command}: {error}" for command, error in errors if error) or None)
 
     async def _run(self, command: str, occurrence: Occurrence) -> str | None:
-        """Runs a command, and kills its leftover processes. Returns a short error, or None."""
+        """Runs a command, and kills its leftover processes. Returns a short error; None if it succeeded."""
         variables = {  # only in the environment: the shell must not parse it
             "GMG_EVENT": occurrence.kind.value,
             "GMG_SESSION": self._spec.name,
@@ -98,19 +98,19 @@ class Notifications:
             "GMG_ALERT": occurrence.alert,
             "GMG_TEXT": occurrence.text,
         }
-        quiet = asyncio.subprocess.DEVNULL
+        devnull = asyncio.subprocess.DEVNULL
         environ, cwd = {**os.environ, **variables}, self._spec.cwd
         try:
             process = await asyncio.create_subprocess_shell(
-                command, stdin=quiet, stdout=quiet, stderr=quiet, env=environ, cwd=cwd, start_new_session=True
+                command, stdin=devnull, stdout=devnull, stderr=devnull, env=environ, cwd=cwd, start_new_session=True
             )
-        except (OSError, ValueError, RuntimeError) as error:  # or no thread can be started
+        except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: no thread can be started
             return f"cannot be run: {error}"
         try:
-            async with asyncio.timeout(TIMEOUT_S):
+            async with asyncio.timeout(COMMAND_TIMEOUT_S):
                 code = await process.wait()
         except TimeoutError:
-            return f"timed out after {TIMEOUT_S:.0f} s"
+            return f"timed out after {COMMAND_TIMEOUT_S:.0f} s"
         finally:
             kill_group(process.pid, reaped=process.returncode is not None)
             await process.wait()

@@ -1,4 +1,4 @@
-"""Observes a session once a second, for snapshots, records and files. Faults here do not stop the workers."""
+"""Observes a session once a second, for snapshots, records and files. Faults here do not affect the workers."""
 
 import asyncio
 import math
@@ -37,16 +37,16 @@ _FILES_INTERVAL_S = 10.0
 _SCAN_INTERVAL_S = 2.0
 """Interval of scans of all processes: a pass over `/proc` costs 10 to 20 microseconds per process."""
 _UNWATCHED_SCAN_INTERVAL_S = 5.0
-"""The same while there is no client."""
+"""Interval of the same scans while no client is connected."""
 
 
 class Observer:
-    """Watches the `work` of a session, in its own loops.
+    """Watches the `work` of a session in several loops.
 
     `save_phase_times` is called when session files are written.
 
     Attributes:
-        recorder: Writes its records.
+        recorder: Writes the session's records.
         clients: Number of clients with control.
         watched: True if any client is connected.
     """
@@ -58,7 +58,7 @@ class Observer:
         self.recorder, self._work, self._faults, self._scans = recorder, work, work.faults, scans
         self._zombies: frozenset[int] = frozenset()
         self._files_read_at = -math.inf
-        """Last read of the files that workers write, monotonic seconds."""
+        """Time of the last scan of files that workers have open, monotonic seconds."""
         self._allocation = AllocationWatch()
         uuids = (slot.gpu.uuid for slot in work.session.slots if slot.gpu is not None)
         self._samples = GpuSamples(uuids, work.session.spec.interval_s, time.monotonic())
@@ -66,7 +66,7 @@ class Observer:
         self.session_files = SessionFiles(work.session, save_phase_times, self.snapshot, work.note)
 
     async def run(self, read: Callable[[], None], send: Callable[[Snapshot | None], None]) -> None:
-        """Watches until cancelled. A fault in one part affects neither the others nor the work.
+        """Watches until cancelled. A fault in one loop affects neither the others nor the work.
 
         Each second begins with `read`, which reads the workers' output and the GPUs' samples, and ends with `send`,
         which sends clients a snapshot (None without clients).
@@ -81,7 +81,7 @@ class Observer:
         try:
             async with asyncio.TaskGroup() as tasks:
                 for part, loop in loops.items():
-                    tasks.create_task(self._faults.forever(part, loop), name=part)
+                    tasks.create_task(self._faults.keep_running(part, loop), name=part)
         finally:
             self._faults.guard("records", lambda: self.recorder.keep(self.snapshot()))
 
@@ -94,7 +94,7 @@ class Observer:
             if self._work.fleet is not None:
                 guard("nodes", self._work.fleet.report, self.update_samples, self._work.note)
             if guard("samples", self._samples.expire, time.monotonic()):
-                guard("samples", self._spread_samples, time.monotonic())
+                guard("samples", self._distribute_samples, time.monotonic())
             for engine_slot in self._work.slots.values():
                 if engine_slot.attempt is not None:
                     guard("logs", engine_slot.attempt.poll)
@@ -150,35 +150,35 @@ class Observer:
         Asyncio reaps the processes it started within milliseconds; a child that is a zombie in two scans in a row is
         an adopted one.
         """
-        dead = frozenset(proc.pid for proc in table.children(os.getpid()) if proc.state == "Z")
-        for pid in dead & self._zombies:
+        zombies = frozenset(proc.pid for proc in table.children(os.getpid()) if proc.state == "Z")
+        for pid in zombies & self._zombies:
             with suppress(ChildProcessError):  # asyncio was quicker
                 os.waitpid(pid, os.WNOHANG)
-        self._zombies = dead - self._zombies
+        self._zombies = zombies - self._zombies
 
     def _find_misplaced(self, attempts: Iterable[LocalAttempt]) -> None:
-        """Marks attempts whose processes NVML sees on another GPU than their slot's."""
-        found = defaultdict[int | None, set[str]](set)
+        """Marks attempts whose processes NVML lists on other GPUs, but not on their slot's."""
+        uuids_by_pid = defaultdict[int | None, set[str]](set)
         for uuid, sample in self._samples.newest.items():
             for process in sample.processes or ():
-                found[process.own_pid].add(uuid)
+                uuids_by_pid[process.own_pid].add(uuid)
         for attempt in attempts:
             slot = attempt.slot
-            seen = set[str]().union(*(found[pid] for pid in attempt.pids & found.keys()))
-            where = None
-            if seen and slot.gpu is not None and not slot.is_mig and slot.gpu.uuid not in seen:
-                others = [each.name for each in self._work.session.slots if each.gpu and each.gpu.uuid in seen]
-                where = f"runs on {', '.join(others)} instead of {slot.name}" if others else None
-            attempt.readings.misplaced = where
+            uuids = set[str]().union(*(uuids_by_pid[pid] for pid in attempt.pids & uuids_by_pid.keys()))
+            misplaced = None
+            if uuids and slot.gpu is not None and not slot.is_mig and slot.gpu.uuid not in uuids:
+                others = [other.name for other in self._work.session.slots if other.gpu and other.gpu.uuid in uuids]
+                misplaced = f"runs on {', '.join(others)} instead of {slot.name}" if others else None
+            attempt.readings.misplaced = misplaced
 
     def _views(self) -> tuple[Worker, ...]:
         slots, guard = self._work.slots.values(), self._faults.guard
         return tuple(guard("views", slot.view) or slot.bare_view() for slot in slots)
 
     def _diagnose(self, views: tuple[Worker, ...], now: float) -> tuple[Worker, ...]:
-        """Raises all workers' alerts, and acts on new ones. Returns the views with the alerts."""
+        """Raises the alerts of all slots, and acts on new ones. Returns the views with the alerts."""
         pairs = tuple(zip(self._work.slots.values(), views, strict=True))
-        # Ranks run at the slowest one's rate, and rank 0 may report for all; the jobs of a queue differ.
+        # Ranks run at the rate of the slowest, rank 0 may report for all, and queued jobs differ: none can be compared.
         below_pct = below_median(
             (slot.slot, view.newest)
             for slot, view in pairs
@@ -188,7 +188,7 @@ class Observer:
         files = {
             view.slot: (
                 *(slot.attempt.readings.written if slot.attempt is not None else ()),
-                *(each.path for each in view.newest.checkpoints),
+                *(checkpoint.path for checkpoint in view.newest.checkpoints),
             )
             for slot, view in live
         }
@@ -216,9 +216,9 @@ class Observer:
         """Applies the sampler's samples at `now`, monotonic seconds."""
         self._samples.update(samples, now)
         self._nvml_error = error
-        self._faults.guard("samples", self._spread_samples, now)
+        self._faults.guard("samples", self._distribute_samples, now)
 
-    def _spread_samples(self, now: float) -> None:
+    def _distribute_samples(self, now: float) -> None:
         """Passes the newest samples to the slots and the scheduler."""
         live = Counter(worker.slot.gpu.uuid for worker in self._work.workers if worker.slot.gpu and worker.state.live)
         for slot in self._work.slots.values():
@@ -231,7 +231,7 @@ class Observer:
     # For clients
 
     def snapshot(self, views: tuple[Worker, ...] | None = None) -> Snapshot:
-        """Returns a snapshot; `views` are the slots' views if just made."""
+        """Returns a snapshot; `views` are the slots' current views (None: make them)."""
         now, guard, jobs = time.monotonic(), self._faults.guard, self._work.queue
         return Snapshot(
             time=clock.unix(now),
@@ -256,7 +256,7 @@ class Observer:
             return samples
         owners = self._owners()
         return tuple(
-            structs.replace(sample, processes=_owned(sample.processes, owners)) if sample.processes else sample
+            structs.replace(sample, processes=_with_owners(sample.processes, owners)) if sample.processes else sample
             for sample in samples
         )
 
@@ -267,7 +267,7 @@ class Observer:
         return self.recorder.tried.results(live, clock.now())
 
     def _owners(self) -> dict[int, str]:
-        """Returns the slots of workers' processes, by PID."""
+        """Returns the name of each worker process's slot, by PID."""
         attempts = [slot.attempt for slot in self._work.slots.values() if slot.attempt is not None]
         return {pid: attempt.slot.name for attempt in attempts for pid in attempt.pids}
 
@@ -278,47 +278,47 @@ class Observer:
         return await worker.newest.curves(name, count) if worker is not None and worker.newest is not None else {}
 
     async def details(self, slot: str) -> Details:
-        """Returns the details of a slot: its worker's, or else only its GPU's processes. Raises `GmgError`."""
+        """Returns the details of a slot: of its worker, if any, and its GPU's processes. Raises `GmgError`."""
         engine_slot = self._work.engine_slot(slot)
-        found = engine_slot.lead or engine_slot
+        worker_slot = engine_slot.lead or engine_slot
         details = Details(slot, (), self._work.session.spec.cwd, {}, (), "not asked yet", ())
-        if found.worker is not None:
-            details = await found.worker.details()
-        sample = found.sample
+        if worker_slot.worker is not None:
+            details = await worker_slot.worker.details()
+        sample = worker_slot.sample
         if sample is None or sample.processes is None or self._work.fleet is not None:
             return details
         described = await in_daemon_thread(describe, sample.processes)
-        return structs.replace(details, processes=_owned(described, self._owners()))
+        return structs.replace(details, processes=_with_owners(described, self._owners()))
 
     async def speed(self, slot: str) -> model.SpeedFacts:
         """Returns the facts about the speed of the worker on a slot. Raises `GmgError`."""
         group = map(self._work.engine_slot, self._work.group_slots(slot))
-        return await speed.facts_of(self._with_worker(slot), group, self._owners(), self._work.session.spec)
+        return await speed.facts_of(self._worker_slot(slot), group, self._owners(), self._work.session.spec)
 
     async def hot_spot(self, slot: str) -> model.HotSpot | None:
-        """Returns the hot spot of the script on a slot, by its stacks. Raises `GmgError`."""
-        return await speed.hot_spot_of(self._with_worker(slot))
+        """Returns the hot spot of the script on a slot, from its stacks; None without one. Raises `GmgError`."""
+        return await speed.hot_spot_of(self._worker_slot(slot))
 
-    def _with_worker(self, slot: str) -> EngineSlot:
-        """Returns the slot of the worker that runs on this one. Raises `GmgError` if there is none."""
+    def _worker_slot(self, slot: str) -> EngineSlot:
+        """Returns the slot whose worker uses this one. Raises `GmgError` if there is none."""
         engine_slot = self._work.engine_slot(slot)
-        found = engine_slot.lead or engine_slot
-        if found.worker is None:
+        worker_slot = engine_slot.lead or engine_slot
+        if worker_slot.worker is None:
             raise GmgError(f"no job has run on {slot} yet", 1)
-        return found
+        return worker_slot
 
     async def stacks(self, slot: str) -> tuple[model.Stacks, ...]:
-        """Returns the Python stacks of the worker on a slot, or of all its group's ranks, requested at once.
+        """Returns the Python stacks of the worker on a slot, or of all ranks of its group, requested at once.
 
         Raises `GmgError` if there is no such slot, or no job has run there.
         """
         group = self._work.group_slots(slot)
-        workers = [worker for each in group if (worker := self._work.engine_slot(each).worker) is not None]
+        workers = [worker for name in group if (worker := self._work.engine_slot(name).worker) is not None]
         if not workers:
             raise GmgError(f"no job has run on {slot} yet", 1)
         return tuple(await asyncio.gather(*(worker.stacks() for worker in workers)))
 
 
-def _owned(processes: tuple[GpuProcess, ...], owners: Mapping[int, str]) -> tuple[GpuProcess, ...]:
+def _with_owners(processes: tuple[GpuProcess, ...], owners: Mapping[int, str]) -> tuple[GpuProcess, ...]:
     """Returns the processes, each with its worker's slot, looked up by PID in `owners`."""
     return tuple(structs.replace(process, slot=owners.get(process.own_pid or 0)) for process in processes)

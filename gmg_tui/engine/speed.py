@@ -30,24 +30,24 @@ _AVERAGING_S = 10
 """Seconds over which the GPU's figures are averaged."""
 _MIN_SHARER_MIB = 256.0
 _MIN_STRAGGLE_PCT = 20.0
-_MAX_TUNINGS = 20
+_MAX_TUNINGS_READ = 20
 
 
 async def facts_of(slot: EngineSlot, group: Iterable[EngineSlot], owners: dict[int, str], spec: RunSpec) -> SpeedFacts:
-    """Returns the facts about the worker on a slot, including those about its `group`; takes a second.
+    """Returns the facts about the worker on a slot, compared with the other ranks of its `group`; takes a second.
 
     `owners` are the slots of the session's processes, by PID. Raises `GmgError` if its node does not answer.
     """
     now = time.monotonic()
     view = slot.view()
-    known = _known_facts(slot, view, now)
+    facts = _current_facts(slot, view, now)
     match slot.worker.newest if slot.worker is not None else None:
         case LocalAttempt() as attempt if attempt.life is Life.ALIVE and view.pid:
             pid = attempt.readings.counts.stepping_pid or view.pid
             load = await in_daemon_thread(process_load.measure, attempt.pids, pid)
             node = numa.node_of(slot.slot.gpu.pci_bus_id) if slot.slot.gpu is not None else None
-            known = structs.replace(
-                known,
+            facts = structs.replace(
+                facts,
                 load=load,
                 shares=attempt.readings.counts.shares(now),
                 sharers=_sharers(slot, owners),
@@ -55,14 +55,14 @@ async def facts_of(slot: EngineSlot, group: Iterable[EngineSlot], owners: dict[i
                 remote_cpus=numa.remote_cpus(load.cpus, node) if load is not None else (),
             )
         case RemoteAttempt() as attempt if view.state.live:
-            known = await attempt.speed()
+            facts = await attempt.speed()
     gpu = slot.slot.gpu.name if slot.slot.gpu is not None else None
     tuned = await in_daemon_thread(tuned_envs, program_of(spec), gpu) if view.state.live else None
-    return structs.replace(known, tuned_envs=tuned, waits_for=_rank_behind(slot, group, known, now))
+    return structs.replace(facts, tuned_envs=tuned, waits_for=_rank_behind(slot, group, facts, now))
 
 
 async def hot_spot_of(slot: EngineSlot) -> HotSpot | None:
-    """Returns the hot spot of the script on a slot, from two seconds of stacks. Raises `GmgError`."""
+    """Returns the hot spot of the script on a slot, from two seconds of stacks; None without one. Raises `GmgError`."""
     match slot.worker.newest if slot.worker is not None else None:
         case LocalAttempt() as attempt if attempt.life is Life.ALIVE:
             counts = attempt.readings.counts
@@ -76,7 +76,7 @@ async def hot_spot_of(slot: EngineSlot) -> HotSpot | None:
     raise GmgError(f"no process runs on {slot.slot.name}", 1)
 
 
-def _known_facts(slot: EngineSlot, view: model.Worker, now: float) -> SpeedFacts:
+def _current_facts(slot: EngineSlot, view: model.Worker, now: float) -> SpeedFacts:
     """Returns the facts that the engine already has."""
     alerts = {alert.kind: alert.text for alert in view.alerts}
     facts = SpeedFacts(
@@ -106,25 +106,25 @@ def _known_facts(slot: EngineSlot, view: model.Worker, now: float) -> SpeedFacts
 
 
 def _mean(values: Iterable[float | None], newest: float | None) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known and newest is not None else newest
+    numbers = [value for value in values if value is not None]
+    return fmean(numbers) if numbers and newest is not None else newest
 
 
 def _sharers(slot: EngineSlot, owners: dict[int, str]) -> tuple[str, ...]:
-    """Returns the other users of its GPU: workers of this session, and other programs."""
+    """Returns the other users of the slot's GPU: workers of this session, and other programs."""
     listed = slot.sample.processes if slot.sample is not None else None
     workers = {owners.get(process.own_pid or 0) for process in listed or ()} - {slot.slot.name, None}
-    programs = (_name(each) for each in slot.others if each.memory_mib is None or each.memory_mib >= _MIN_SHARER_MIB)
-    return (*(f"{name}'s worker" for name in sorted(filter(None, workers))), *programs)
+    large = [other for other in slot.others if other.memory_mib is None or other.memory_mib >= _MIN_SHARER_MIB]
+    return (*(f"{name}'s worker" for name in sorted(filter(None, workers))), *map(_describe, large))
 
 
-def _name(process: GpuProcess) -> str:
+def _describe(process: GpuProcess) -> str:
     memory = f", {units.mib(process.memory_mib)}" if process.memory_mib is not None else ""
     return f"{process.name or 'a process'} (PID {process.pid}{memory})"
 
 
 def _rank_behind(slot: EngineSlot, group: Iterable[EngineSlot], facts: SpeedFacts, now: float) -> str | None:
-    """Returns the rank that this one waits for, with the evidence; None if it waits for none."""
+    """Returns a description of the rank that this one waits for; None if it waits for none."""
     busy_pct = _busy_pct(facts.shares)
     for other in group:
         view = other.view() if other is not slot else None
@@ -147,20 +147,20 @@ def _busy_pct(shares: model.Shares | None) -> float | None:
 
 
 def program_of(spec: RunSpec) -> tuple[bool, str]:
-    """Returns a key for a session's script."""
+    """Returns a key that identifies a session's script."""
     return spec.module, spec.script_path
 
 
 @cache  # reads the records of all sessions
 def tuned_envs(program: tuple[bool, str], gpu: str | None) -> int | None:
-    """Returns the environments recommended by a program's newest tuning on a GPU model; None if there is none."""
+    """Returns the number of environments that a program's newest tuning on a GPU model recommends; None without one."""
 
     def is_match(session: model.Session) -> bool:
         tune, models = session.spec.tune, {slot.gpu.name if slot.gpu is not None else None for slot in session.slots}
         is_same = program_of(session.spec) == program and models == {gpu}
         return tune is not None and tune.metric == FPS and "env" in tune.variable.lower() and is_same
 
-    for entry in [entry for entry in listing() if is_match(entry.record.session)][:_MAX_TUNINGS]:
+    for entry in [entry for entry in listing() if is_match(entry.record.session)][:_MAX_TUNINGS_READ]:
         with suppress(StoreError), open_store(entry.folder / STORE) as stored:
             snapshot = stored.last_snapshot
             tuning = snapshot.tuning if snapshot is not None else None

@@ -33,15 +33,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MIN_SIGNAL_GAP_S = 2.0
-"""A signal repeated sooner is not passed on: signals to all processes of a Slurm job reach the engine both
+"""A signal repeated sooner is not forwarded: signals to all processes of a Slurm job reach the engine both
 directly and through the command that started it."""
 _END_GRACE_S = 20.0
-"""Grace period after a request to end, on top of the workers' own."""
+"""Grace period after a request to end, on top of the workers' grace periods."""
 _MIN_END_GAP_S = 2.0
-"""Requests to end closer together count as one: it may arrive directly and through a client."""
+"""Requests to end closer together count as one, which may arrive both directly and through a client."""
 
-
-_KINDS = {
+_KIND_BY_PREFIX = {
     **dict.fromkeys(("store", "slow disk", "folder", "disk"), "disk"),
     **dict.fromkeys(("fault in", "processes"), "internal"),
     "node ": "node",
@@ -57,8 +56,8 @@ class Supervisor:
     Attributes:
         queue: The scheduler, if it has a queue.
         all_ended: Set while no work is left.
-        overdue: Set long after the end was requested; the kernel or a node does not end what still runs.
-        concluded: True once the engine is about to exit and can start nothing more.
+        overdue: Set a grace period after the end was requested: a process that still runs cannot be ended.
+        concluded: True once the engine is about to exit, and accepts no more commands.
         notes: Alerts about the session itself, by subject.
         on_kill: Called when all workers are killed, to end other waits too.
     """
@@ -73,14 +72,14 @@ class Supervisor:
         self.on_kill: Callable[[], None] = lambda: None
         self.agent: Agent | None = None
         self.fleet: Fleet | None = None
-        self._since: float | None = time.monotonic()
+        self._work_started: float | None = time.monotonic()
         """Start of the current work, monotonic seconds; None while there is none."""
         self._worked_s = 0.0
-        """Seconds of earlier work."""
+        """Seconds of work before the current."""
         self._ending = False
         self._end_requested_at: float | None = None
         """Time of the first request to end, monotonic seconds."""
-        self._passed_on_at: dict[signal.Signals, float] = {}
+        self._forwarded_at: dict[signal.Signals, float] = {}
         """Time at which each signal was last forwarded, monotonic seconds."""
 
     @property
@@ -101,10 +100,10 @@ class Supervisor:
         """Updates `all_ended` after a change."""
         ended = self.scheduler.ended
         if ended and not self.all_ended.is_set():
-            self._worked_s, self._since = self.elapsed_s(time.monotonic()), None
+            self._worked_s, self._work_started = self.elapsed_s(time.monotonic()), None
             self.all_ended.set()
         elif not ended and self.all_ended.is_set():
-            self._since = time.monotonic()
+            self._work_started = time.monotonic()
             self.all_ended.clear()
 
     @property
@@ -116,23 +115,23 @@ class Supervisor:
         return tuple(group.view() for group in self._groups)
 
     def group_slots(self, slot: str) -> tuple[str, ...]:
-        """Returns the slots of the job that runs on this one. Raises `GmgError` if there is no such slot."""
-        found = self.engine_slot(slot)
-        name = (found.lead or found).slot.name
+        """Returns the slots of the job that runs on `slot`. Raises `GmgError` if there is no such slot."""
+        engine_slot = self.engine_slot(slot)
+        name = (engine_slot.lead or engine_slot).slot.name
         return next((run.slots for run in self.scheduler.job_runs if name in run.slots), (name,))
 
     def beat(self) -> None:
-        """Checks groups and jobs, each second."""
+        """Checks groups and jobs; called once a second."""
         for group in self._groups:
             group.check(time.monotonic())
         self.scheduler.beat()
 
     def elapsed_s(self, now: float) -> float:
         """Returns the total seconds of work; `now` is monotonic seconds."""
-        return self._worked_s + (now - self._since if self._since is not None else 0.0)
+        return self._worked_s + (now - self._work_started if self._work_started is not None else 0.0)
 
     def update_leases(self, update: Callable[[Set[str | None]], Set[str]]) -> None:
-        """Calls `update` with the UUIDs of the GPUs that run work, or will; it returns those that others have taken."""
+        """Calls `update` with the UUIDs of the GPUs that are needed; it returns those that other sessions have taken."""
         jobs, slots = self.queue, self.slots.values()
         needed = {slot.gpu_uuid for slot in slots} if jobs is None else jobs.board.needed()
         taken = update(frozenset() if self.all_ended.is_set() else needed)
@@ -142,16 +141,16 @@ class Supervisor:
     # Commands
 
     def act(self, action: Action, slots: tuple[str, ...], seen: Mapping[str, Seen]) -> None:
-        """Acts on workers whose job is still the one `seen`.
+        """Restarts, stops or kills the workers whose job is still the one `seen`.
 
-        Raises `GmgError` if the session is ending, or for slots that it could not act on.
+        Raises `GmgError` for slots that could not be acted on, and for a restart while the session is ending.
         """
         command = self.scheduler.restart
         if action is Action.RESTART:
             self._check_not_ending()
         else:
             command = partial(self.scheduler.stop, kill=action is Action.KILL)
-        self._command(command, slots, seen)
+        self._apply(command, slots, seen)
 
     def edit(
         self, slots: tuple[str, ...], args: tuple[str, ...], env: dict[str, str], seen: Mapping[str, Seen]
@@ -161,9 +160,9 @@ class Supervisor:
         if self.session.spec.tune is not None:
             raise GmgError("the trials of a tuning keep their arguments; start a plain run to change them", 1)
         is_single = self.session.spec.sweep is not None
-        self._command(lambda slot: self.scheduler.edit(slot, args, env), slots, seen, with_groups=not is_single)
+        self._apply(lambda slot: self.scheduler.edit(slot, args, env), slots, seen, with_groups=not is_single)
 
-    def _command(
+    def _apply(
         self,
         command: Callable[[str], None],
         slots: Iterable[str],
@@ -201,11 +200,11 @@ class Supervisor:
         asyncio.get_running_loop().call_later(waits_s + _END_GRACE_S, self.overdue.set)
 
     def forward_signal(self, number: signal.Signals) -> None:
-        """Passes a signal on to the workers' first processes; some scripts save their state then."""
+        """Forwards a signal to the workers' first processes: some scripts then save their state."""
         now = time.monotonic()
-        if now < self._passed_on_at.get(number, 0.0) + _MIN_SIGNAL_GAP_S:
+        if now < self._forwarded_at.get(number, 0.0) + _MIN_SIGNAL_GAP_S:
             return
-        self._passed_on_at[number] = now
+        self._forwarded_at[number] = now
         receivers = [worker.slot.name for worker in self.workers if worker.forward_signal(number)]
         result = f"passed on to {', '.join(receivers)}" if receivers else "no worker handles it"
         self.note(number.name, f"{number.name} received at {time.strftime('%H:%M:%S')}: {result}")
@@ -233,7 +232,7 @@ class Supervisor:
         if text is None:
             self.notes.pop(subject, None)
         elif (before := self.notes.get(subject)) is None or before.text != text:
-            kind = next((kind for start, kind in _KINDS.items() if subject.startswith(start)), "session")
+            kind = next((kind for start, kind in _KIND_BY_PREFIX.items() if subject.startswith(start)), "session")
             since = before.since if before is not None else clock.now()
             severity = Severity.INFO if subject == "arguments" else KINDS[kind].severity
             self.notes[subject] = Alert(kind, severity, text, since)
@@ -241,14 +240,15 @@ class Supervisor:
 
 
 def _mismatch(engine_slot: EngineSlot, expected: Seen | None) -> str | None:
-    """Describes the slot's job if it is not the `expected` one (None: any); None if it is."""
+    """Returns the difference of the slot's job from the `expected` one (None: any), in words; None without one."""
     if expected is None:
         return None
     slot, current = engine_slot.slot.name, engine_slot.view()
-    last = engine_slot.worker.task.job if engine_slot.worker is not None else None
-    if expected.job not in (current.job, last):
-        there = f"job {current.job} runs on {slot} now" if current.job is not None else f"no job runs on {slot} now"
-        return f"job {expected.job} has ended; {there}" if expected.job is not None else there
+    last_job = engine_slot.worker.task.job if engine_slot.worker is not None else None
+    if expected.job not in (current.job, last_job):
+        actual = f"job {current.job} runs" if current.job is not None else "no job runs"
+        ended = f"job {expected.job} has ended; " if expected.job is not None else ""
+        return f"{ended}{actual} on {slot} now"
     if expected.attempt is not None and expected.attempt != current.attempt and expected.job == current.job:
         return f"attempt {expected.attempt} has ended; attempt {current.attempt} runs on {slot} now"
     return None

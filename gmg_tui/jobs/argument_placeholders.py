@@ -1,4 +1,4 @@
-"""The placeholders in a worker's arguments and environment: `{slot}`, `{gpu}`, `{i}`, `{n}`, `{seed}`, and a sweep's values.
+"""Placeholders in a worker's arguments and environment: `{slot}`, `{gpu}`, `{i}`, `{n}`, `{seed}`, and a sweep's values.
 
 Workers that share a folder delete each other's checkpoints (Genesis' go2_train.py removes `logs/<exp_name>`), and workers
 with the same seed compute the same thing; `-e run-{i} --seed {seed}` prevents both.
@@ -19,51 +19,51 @@ JOB_NAMES = ("job", "name")
 CHECKPOINT_NAMES = ("checkpoint", "checkpoint_dir", "checkpoint_name", "checkpoint_dir_name")
 """Placeholders of `--resume-args`."""
 NAME = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?")
-"""A placeholder's name; dots and dashes allow hydra's `optim.lr` and the names of options."""
+"""A placeholder's name; with dots and dashes for hydra's `optim.lr` and the names of options."""
 
 _PLACEHOLDER = re.compile(r"(?P<foreign>\$\{NAME\})|\{\{|\}\}|\{(?P<name>NAME)\}".replace("NAME", NAME.pattern))
-_UNQUOTED = re.compile(r"[\w@%+=:,./{}-]+", re.ASCII)
+_NEEDS_NO_QUOTES = re.compile(r"[\w@%+=:,./{}-]+", re.ASCII)
 _SEED_STEP = 1000
-"""Distance between the seeds of two workers: scripts count up from a seed for their environments."""
+"""Difference between the seeds of two workers: scripts count up from a seed for their environments."""
 
 
 def fill(text: str, values: Mapping[str, object]) -> str:
     """Fills in the placeholders of `text` from `values` in one pass; values are not expanded again.
 
-    `{{` becomes `{`, and its closing `}}` becomes `}`. Other braces stay: names that `values` lacks, hydra's `${…}`,
-    and JSON, even nested, where `}}` closes two single braces. Booleans become `true` and `false`.
+    `{{` becomes `{`, and the closing `}}` becomes `}`. Other braces stay: names missing in `values`, hydra's `${…}`, and
+    JSON, even nested, where `}}` closes two single braces. Booleans become `true` and `false`.
     """
-    doubled = 0
+    open_doubled = 0
 
-    def value(match: re.Match[str]) -> str:
-        nonlocal doubled
+    def replacement(match: re.Match[str]) -> str:
+        nonlocal open_doubled
         name = match["name"]
         if name is not None:
             return as_text(values[name]) if name in values else match[0]
         if match["foreign"] is not None:
             return match[0]
         if match[0] == "{{":
-            doubled += 1
+            open_doubled += 1
             return "{"
-        if doubled == 0:
+        if open_doubled == 0:
             return "}}"
-        doubled -= 1
+        open_doubled -= 1
         return "}"
 
-    return _PLACEHOLDER.sub(value, text)
+    return _PLACEHOLDER.sub(replacement, text)
 
 
 def fill_some(text: str, values: Mapping[str, object]) -> str:
-    """Fills in only the placeholders in `values`; `fill` with the other values completes the text."""
+    """Fills in only the placeholders in `values`; a later `fill` with the other values completes the text."""
 
-    def value(match: re.Match[str]) -> str:
+    def replacement(match: re.Match[str]) -> str:
         name = match["name"]
         if name is None or name not in values:
             return match[0]
         value_text = as_text(values[name])
         return value_text.replace("{", "{{").replace("}", "}}") if "{" in value_text else value_text
 
-    return _PLACEHOLDER.sub(value, text)
+    return _PLACEHOLDER.sub(replacement, text)
 
 
 def names_in(text: str) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ def names_in(text: str) -> tuple[str, ...]:
 
 
 def check_names(texts: Iterable[str], known: Sequence[str]) -> None:
-    """Raises `GmgError` for a placeholder without a value, such as a mistyped one."""
+    """Raises `GmgError` for a placeholder that is not `known`, such as a mistyped one."""
     for name in (name for text in texts for name in names_in(text)):
         if name not in known:
             hint = nearest(name, known) or f"; there are: {listed(known)}"
@@ -81,7 +81,7 @@ def check_names(texts: Iterable[str], known: Sequence[str]) -> None:
 
 def join_args(args: Sequence[str]) -> str:
     """Joins arguments in shell syntax, without quoting the braces of placeholders."""
-    return " ".join(arg if _UNQUOTED.fullmatch(arg) else shlex.quote(arg) for arg in args)
+    return " ".join(arg if _NEEDS_NO_QUOTES.fullmatch(arg) else shlex.quote(arg) for arg in args)
 
 
 def as_text(value: object) -> str:

@@ -17,17 +17,17 @@ from gmg_tui.session.store.reader import open_store
 from gmg_tui.session.store.writer import StoreWriter
 
 _KILLED = "interrupted: the engine was killed"
-_Unseen = Mapping[int, Iterable[Checkpoint]]
-"""Files that processes reported to a killed engine, by PID; it may have missed some."""
+_Abandoned = Mapping[int, Iterable[Checkpoint]]
+"""Checkpoints that processes reported to a killed engine, which may not have read all, by PID."""
 
 
 class JobQueue:
     """The jobs of a sweep; the one with the smallest position is next.
 
     Attributes:
-        records: The jobs' records by number, without results: these may be large, and are in the store.
+        records: The jobs' records by number, without results, which may be large and are in the store.
         version: Changes whenever the queue does.
-        before_s: Run time before the sweep was resumed, seconds.
+        before_s: Seconds of run time before the sweep was resumed.
     """
 
     def __init__(self, records: Iterable[JobRecord], before_s: float = 0.0) -> None:
@@ -38,13 +38,13 @@ class JobQueue:
         self._requirements: Counter[tuple[int, str | None]] = Counter()
         """Counts of waiting jobs, by number of slots and required slot."""
         self._running: dict[int, None] = {}
-        """The jobs on slots, in starting order."""
+        """Numbers of the jobs on slots, in starting order."""
         self._ended: dict[int, None] = {}
-        """The ended jobs, in ending order."""
+        """Numbers of the ended jobs, in ending order."""
         self._states: Counter[WorkerState] = Counter()
         """The number of ended jobs by state."""
         self._finished, self._finished_s = 0, 0.0
-        """The number of finished jobs, and the sum of their times, seconds."""
+        """The number of finished jobs, and the sum of their seconds."""
         ordered = sorted(self.records.values(), key=lambda record: (record.position, record.number))
         for record in ordered:
             if not record.state.ended:
@@ -62,41 +62,41 @@ class JobQueue:
         return len(self._waiting)
 
     @property
-    def occupying(self) -> int:
+    def running(self) -> int:
         """The number of jobs on slots."""
         return len(self._running)
 
     @property
     def requirements(self) -> Iterable[tuple[int, str | None]]:
-        """Requirements of the waiting jobs: the number of slots, and the required slot, if any."""
+        """The different requirements of waiting jobs: the number of slots, and the required slot, if any."""
         return self._requirements.keys()
 
-    def ended(self, state: WorkerState) -> int:
+    def count_ended(self, state: WorkerState) -> int:
         """Returns the number of jobs that ended in `state`."""
         return self._states[state]
 
-    def order(self) -> list[int]:
-        """Returns all jobs' numbers: ended ones in ending order, then running, then waiting ones."""
+    def ordered_numbers(self) -> list[int]:
+        """Returns all jobs' numbers: of ended jobs in ending order, then of running, then of waiting ones."""
         return [*self._ended, *self._running, *self._waiting]
 
     def next_jobs(self) -> Iterator[JobRecord]:
-        """Returns the waiting jobs in order."""
+        """Returns an iterator over the waiting jobs, in order."""
         return (self.records[number] for number in self._waiting)
 
     def eta_s(self, occupied_s: Mapping[int, float], lanes: int) -> float | None:
         """Estimates the seconds to the end of all jobs on `lanes` slots from finished jobs' times; None if unknown.
 
-        `occupied_s` has the seconds each running job has occupied its slots, by number.
+        `occupied_s` maps each running job's number to the seconds it has occupied its slots.
         """
         if not self._finished or not lanes:
             return None
         usual_s = self._finished_s / self._finished
-        left = [(max(0.0, usual_s - spent_s), self.records[number].width) for number, spent_s in occupied_s.items()]
-        if left and not self.waiting and not any(left_s for left_s, _ in left):
+        rest = [(max(0.0, usual_s - spent_s), self.records[number].width) for number, spent_s in occupied_s.items()]
+        if rest and not self.waiting and not any(rest_s for rest_s, _ in rest):
             return None  # the running jobs take longer than usual
         waiting_s = usual_s * sum(count * width for (width, _), count in self._requirements.items())
-        total_s = waiting_s + sum(left_s * width for left_s, width in left)
-        return max([total_s / lanes, *(left_s for left_s, _ in left)])
+        total_s = waiting_s + sum(rest_s * width for rest_s, width in rest)
+        return max([total_s / lanes, *(rest_s for rest_s, _ in rest)])
 
     # Transitions
 
@@ -106,16 +106,16 @@ class JobQueue:
         self._insert(record)
 
     def extend(self, jobs: Iterable[JobRecord], slots: int) -> list[JobRecord]:
-        """Appends jobs, for a session with this number of slots. Returns their records.
+        """Appends jobs in a session with this number of slots. Returns their records.
 
         Raises `GmgError`, and appends none, if a job's name is taken or it needs too many slots.
         """
-        first = max(self.records, default=0) + 1
-        added = [structs.replace(job, number=number, position=float(number)) for number, job in enumerate(jobs, first)]
+        start = max(self.records, default=0) + 1
+        added = [structs.replace(job, number=number, position=float(number)) for number, job in enumerate(jobs, start)]
         taken = {record.name for record in self.records.values()}
         for record in added:
             if record.name in taken:
-                raise GmgError(f"there is a job {record.name} already; try again", 1)
+                raise GmgError(f"a job {record.name} already exists; try again", 1)
             if record.width > slots:
                 raise GmgError(f"job {record.name} {_width_error(record, slots)}", 1)
             taken.add(record.name)
@@ -136,7 +136,7 @@ class JobQueue:
         self.version += 1
 
     def release(self, record: JobRecord) -> None:
-        """Moves a job off its slots: it has ended, or waits again at its old position."""
+        """Moves a job off its slots: it has ended, or waits again at its position."""
         record = self.records[record.number] = _without_result(record)
         del self._running[record.number]
         (self._end if record.state.ended else self._insert)(record)
@@ -166,12 +166,12 @@ class JobQueue:
     def _reopen(self, record: JobRecord, *, position: float, reason: str | None) -> JobRecord:
         self._states[record.state] -= 1
         del self._ended[record.number]
-        again = structs.replace(
+        reopened = structs.replace(
             record, state=WorkerState.WAITING, position=position, reason=reason, ended=None, halted=False
         )
-        self.records[record.number] = again
-        self._insert(again)
-        return again
+        self.records[record.number] = reopened
+        self._insert(reopened)
+        return reopened
 
     def _end(self, record: JobRecord) -> None:
         self._ended[record.number] = None
@@ -184,7 +184,7 @@ class JobQueue:
     # Commands
 
     def act(self, action: QueueAction, number: int) -> JobRecord:
-        """Acts on a job without a slot. Returns its new record.
+        """Skips or retries a job that is not on slots. Returns its new record.
 
         Raises `GmgError` if there is no such job, or the action does not apply to it.
         """
@@ -214,44 +214,44 @@ def _without_result(record: JobRecord) -> JobRecord:
 def restore_queue(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, tried: TriedArguments) -> JobQueue:
     """Restores the queue of a sweep from its store, for this number of slots. Raises `StoreError`.
 
-    Jobs left running by a killed engine wait again, with the checkpoints they had saved, and so do failed ones if
+    Jobs that a killed engine left running wait again, with the checkpoints they had saved; so do failed jobs if
     requested. Adds all attempts to `tried`.
     """
     with open_store(path) as stored:
-        before, attempts = stored.jobs, [ran for of_job in stored.attempts.values() for ran in of_job]
-        last, metrics = stored.last_snapshot, stored.last_metrics()
-    unseen = collect_abandoned(path.parent.name)
-    for ran in attempts:
-        attempt = ran.attempt
+        jobs, rows = stored.jobs, [row for job_rows in stored.attempts.values() for row in job_rows]
+        last_snapshot, metrics = stored.last_snapshot, stored.last_metrics()
+    abandoned = collect_abandoned(path.parent.name)
+    for row in rows:
+        attempt = row.attempt
         if attempt.ended is None and not attempt.state.ended:
-            row = metrics.get((ran.slot, ran.job))
-            ended = max(attempt.started, row.time if row is not None else 0.0)
-            attempt = _with_unseen(attempt, unseen)
+            newest = metrics.get((row.slot, row.job))
+            ended = max(attempt.started, newest.time if newest is not None else 0.0)
+            attempt = _with_abandoned(attempt, abandoned)
             attempt = structs.replace(attempt, state=WorkerState.STOPPED, reason=_KILLED, ended=ended)
-            store.put(structs.replace(ran, attempt=attempt))
-        tried.add(ran.slot, attempt)
-    records = [_resumed(record, slots, unseen, retry_failed=sweep.retry_failed) for record in before]
-    store.put(*(record for old, record in zip(before, records, strict=True) if record is not old))
-    return JobQueue(records, last.total_s if last is not None else 0.0)
+            store.put(structs.replace(row, attempt=attempt))
+        tried.add(row.slot, attempt)
+    records = [_restore(job, slots, abandoned, retry_failed=sweep.retry_failed) for job in jobs]
+    store.put(*(record for job, record in zip(jobs, records, strict=True) if record is not job))
+    return JobQueue(records, last_snapshot.total_s if last_snapshot is not None else 0.0)
 
 
-def _resumed(record: JobRecord, slots: int, unseen: _Unseen, *, retry_failed: bool) -> JobRecord:
-    """Returns a job's record at the engine's start, as failed if it needs more slots than there are."""
+def _restore(record: JobRecord, slots: int, abandoned: _Abandoned, *, retry_failed: bool) -> JobRecord:
+    """Returns a job's record for a new engine; it has failed if it needs more slots than there are."""
     if record.halted and not record.state.ended:  # the engine was killed while it stopped the job
         return structs.replace(record, state=WorkerState.STOPPED, reason=_KILLED)
     if retry_failed and record.state is WorkerState.FAILED:
         record = structs.replace(record, state=WorkerState.WAITING, reason=None, ended=None)
     elif not record.state.ended and record.state is not WorkerState.WAITING:
-        last = _with_unseen(record.last, unseen)
+        last = _with_abandoned(record.last, abandoned)
         record = structs.replace(record, state=WorkerState.WAITING, reason=_KILLED, last=last)
     if record.state.ended or record.width <= slots:
         return record
     return structs.replace(record, state=WorkerState.FAILED, reason=_width_error(record, slots))
 
 
-def _with_unseen(attempt: Attempt, unseen: _Unseen) -> Attempt:
-    """Adds to an attempt the files that its killed engine may have missed."""
-    saved = (file for file in unseen.get(attempt.pid or 0, ()) if file.saved >= attempt.started)
+def _with_abandoned(attempt: Attempt, abandoned: _Abandoned) -> Attempt:
+    """Returns the attempt with the checkpoints that a killed engine may not have read."""
+    saved = (file for file in abandoned.get(attempt.pid or 0, ()) if file.saved >= attempt.started)
     return structs.replace(attempt, checkpoints=checkpoints.merge(attempt.checkpoints, saved))
 
 

@@ -144,7 +144,7 @@ async def test_clients_can_connect_after_an_internal_error(tmp_path: Path, monke
             raise KeyError("one internal error")
 
     monkeypatch.setattr(server, "send", fail_once)
-    running = asyncio.create_task(Faults().forever("clients", server.run))
+    running = asyncio.create_task(Faults().keep_running("clients", server.run))
     await asyncio.sleep(0)
     for event in (failed, sent):
         server.soon()

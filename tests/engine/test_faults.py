@@ -146,7 +146,7 @@ async def test_a_failing_loop_is_reported_once_and_continues(monkeypatch: pytest
 
     faults = Faults()
     faults.note = lambda _, text: notes.append(text or "")
-    await faults.forever("the beat", run)
+    await faults.keep_running("the beat", run)
     assert results == []
     assert [note.partition(";")[0] for note in notes] == [
         "the beat: internal error (KeyError: 'a')",
@@ -172,7 +172,7 @@ async def test_the_note_of_a_fault_is_removed_once_the_part_works_again(monkeypa
         await asyncio.Event().wait()
 
     faults.note = note
-    running = asyncio.create_task(faults.forever("the loop", run))
+    running = asyncio.create_task(faults.keep_running("the loop", run))
     await asyncio.wait_for(cleared.wait(), LONG_S)
     assert notes == {"fault in the loop": None}
     running.cancel()

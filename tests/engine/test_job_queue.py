@@ -92,8 +92,8 @@ def test_a_reloaded_queue_keeps_ended_jobs() -> None:
         JobRecord(3, "c", position=3.0),
     ]
     queue = JobQueue(records)
-    assert queue.order() == [2, 1, 3]
-    assert (queue.waiting, queue.ended(WorkerState.FINISHED), queue.ended(WorkerState.FAILED)) == (1, 1, 1)
+    assert queue.ordered_numbers() == [2, 1, 3]
+    assert (queue.waiting, queue.count_ended(WorkerState.FINISHED), queue.count_ended(WorkerState.FAILED)) == (1, 1, 1)
 
 
 def jobs_of(*widths: int) -> list[JobRecord]:
@@ -158,9 +158,9 @@ class QueueMachine(RuleBasedStateMachine):
     @invariant()
     def every_job_is_in_one_place(self) -> None:
         queue = self.queue
-        assert sorted(queue.order()) == list(range(1, 9))
-        ended = sum(queue.ended(state) for state in WorkerState)
-        assert (queue.waiting, queue.occupying, ended) == (8 - len(self.taken) - ended, len(self.taken), ended)
+        assert sorted(queue.ordered_numbers()) == list(range(1, 9))
+        ended = sum(queue.count_ended(state) for state in WorkerState)
+        assert (queue.waiting, queue.running, ended) == (8 - len(self.taken) - ended, len(self.taken), ended)
 
 
 TestQueueMachine = QueueMachine.TestCase

@@ -27,7 +27,7 @@ def test_a_long_history_is_kept_in_bounded_memory_with_its_mean() -> None:
     history = History()
     for second in range(100_000):
         history.add(1000.0 + second, Point(float(second), None, 1.0, None))
-    whole = history.whole("gpu0")
+    whole = history.overall("gpu0")
     assert len(whole.fps) <= 721
     assert whole.end == pytest.approx(1000.0 + 99_999, abs=whole.step_s)
     assert len(whole.fps) * whole.step_s == pytest.approx(100_000, rel=0.01)
@@ -42,9 +42,9 @@ def test_sm_activity_is_included_once_it_was_known() -> None:
     for second in range(3):
         history.add(1000.0 + second, Point(1.0, 97.0, None, None, None if second == 1 else 40.0 + second))
         other.add(1000.0 + second, Point(float(second), None, None, None))
-    assert history.recent("gpu0").sm_pct == history.whole("gpu0").sm_pct == (40.0, None, 42.0)
+    assert history.recent("gpu0").sm_pct == history.overall("gpu0").sm_pct == (40.0, None, 42.0)
     assert other.recent("gpu0").sm_pct == ()
-    assert other.whole("gpu0").fps == (0.0, 1.0, 2.0)
+    assert other.overall("gpu0").fps == (0.0, 1.0, 2.0)
 
 
 def test_means_cover_the_running_phase() -> None:

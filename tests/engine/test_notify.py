@@ -163,7 +163,7 @@ class _Commands:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> Callable[..., _Commands]:
     """Makes commands that may take three seconds, within which a shell starts on a busy machine too."""
-    monkeypatch.setattr(module, "TIMEOUT_S", 3.0)
+    monkeypatch.setattr(module, "COMMAND_TIMEOUT_S", 3.0)
     return _Commands
 
 

@@ -43,7 +43,7 @@ def test_lines_do_not_depend_on_how_the_stream_is_split(data: bytes, cuts_at: li
 def test_a_block_ends_with_the_end_of_a_line_and_unfinished_lines_are_logged_once() -> None:
     splitter = LineSplitter()
     assert splitter.feed(b"one\ntwo") == (b"one\n", b"one\n")
-    assert (splitter.unfinished(), splitter.unfinished()) == (b"two", b"")
+    assert (splitter.take_unfinished(), splitter.take_unfinished()) == (b"two", b"")
     assert splitter.feed(b" and\n10%\r") == (b" and\n", b"two and\n")
     assert splitter.feed(b"20%\r") == (b"10%\r", b"10%\r")
     assert splitter.feed(b"\nlast") == (b"20%\r\n", b"20%\r\n")
@@ -79,7 +79,7 @@ def test_text_behind_an_image_is_kept(image: str, size: int) -> None:
     raw, block = splitter.feed(b"\nnext\n")
     ring.feed(block)
     assert logged + raw == line + b"\nnext\n"
-    assert [clean(each) for each in ring.since(0)[1]] == ["before reward 7", "next"]
+    assert [clean(each) for each in ring.lines_from(0)[1]] == ["before reward 7", "next"]
     assert clean(line) == "before reward 7"
 
 
@@ -98,19 +98,19 @@ def test_lines_keep_their_numbers_when_older_ones_are_dropped() -> None:
     ring = RingBuffer(max_lines=10)
     for number in range(600):
         ring.feed(b"%d\n" % number)
-    first, lines = ring.since(0)
+    first, lines = ring.lines_from(0)
     assert lines == [b"%d" % number for number in range(first, 600)]
     assert ring.end == 600
     assert 10 <= len(lines) < 20
-    assert ring.since(598) == (598, [b"598", b"599"])
-    assert ring.since(600) == (600, [])
+    assert ring.lines_from(598) == (598, [b"598", b"599"])
+    assert ring.lines_from(600) == (600, [])
 
 
 def test_bytes_are_limited_too() -> None:
     ring = RingBuffer(max_lines=1000, max_bytes=10_000)
     for _ in range(1000):
         ring.feed(b"x" * 999 + b"\n")
-    _, lines = ring.since(0)
+    _, lines = ring.lines_from(0)
     assert 8_000 < sum(map(len, lines)) <= 10_000
 
 
@@ -121,7 +121,7 @@ def test_segments_overwritten_by_carriage_returns_are_one_line() -> None:
     ring.feed(b" 30%\r")
     ring.feed(b"\r100%\ndone\r\n50%\r")
     ring.feed(b"\nnext\n\n  \n")
-    assert ring.since(0) == (0, [b"100%", b"done", b"50%", b"next", b"", b"  "])
+    assert ring.lines_from(0) == (0, [b"100%", b"done", b"50%", b"next", b"", b"  "])
     assert ring.newest == b"next"
 
 
@@ -129,11 +129,11 @@ def test_an_unfinished_line_is_the_newest_until_others_follow() -> None:
     splitter, ring = LineSplitter(), RingBuffer()
     ring.feed(splitter.feed(b"one\n\r 10%\r 20%")[1])
     assert (splitter.pending, ring.newest) == (b"", b" 10%")
-    splitter.unfinished()
+    splitter.take_unfinished()
     ring.preview(splitter.pending)
     assert (ring.end, ring.newest) == (1, b"20%")
     ring.feed(b"\n")
-    assert ring.since(0) == (0, [b"one", b" 10%"]), "the preview leaves no trace in the lines"
+    assert ring.lines_from(0) == (0, [b"one", b" 10%"]), "the preview leaves no trace in the lines"
     ring.preview(b" \t")
     assert ring.newest == b" 10%"
     ring.preview(b"." * MAX_TAIL_BYTES)

@@ -133,7 +133,7 @@ class Client:
             case protocol.Ask(topic=Topic.DETAILS, slot=slot):
                 return await observer.details(slot)
             case protocol.Ask(topic=Topic.SERIES, slot=slot):
-                return self._supervisor.engine_slot(slot).history.whole(slot)
+                return self._supervisor.engine_slot(slot).history.overall(slot)
             case protocol.Ask(topic=Topic.CURVES, slot=slot, name=name, count=count):
                 return await observer.curves(slot, name, count)
             case protocol.Ask(topic=Topic.QUEUE, first=first, count=count):
@@ -204,7 +204,7 @@ class Client:
 
     async def _send_lines(self, slot: str) -> None:
         ring, number = self._supervisor.slots[slot].ring, self._next_line[slot]
-        first, raw = ring.since(number)
+        first, raw = ring.lines_from(number)
         if not raw:
             return
         end, fitting = first + len(raw), _newest(raw)

@@ -38,13 +38,13 @@ class Life(StrEnum):
     """
 
     PREPARING = "preparing"
-    """Waiting for its turn, or building its command line; there is no process."""
+    """It waits for its turn, or its command line is being built; there is no process."""
     ALIVE = "alive"
     """The first process runs."""
     LEADER_GONE = "leader_gone"
     """The first process has ended; its children may be left."""
     CLEARED = "cleared"
-    """No process is left that can be ended; the remaining output is read and the outcome determined."""
+    """No process is left that can be ended; the rest of the output is read, and the outcome determined."""
     ENDED = "ended"
 
 
@@ -74,7 +74,7 @@ class Outcome(NamedTuple):
     """The result of an attempt."""
 
     failure: Failure | None = None
-    """None if it finished or was stopped."""
+    """None if it finished, or was stopped by a command or with its group."""
     cause: StopCause | None = None
     """The origin of its stop or cancellation; None if it ended by itself."""
     had_progress: bool = False

@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 _MARK_BYTES = 8
 _SESSION_END_GRACE_S = 2.0
-"""Wait for a stop request after SIGTERM has ended the script: a job manager signals all processes of a job at once."""
+"""Seconds to wait for a stop request after SIGTERM ended the script: job managers signal all processes at once."""
 _ENTRY_CHECK_INTERVAL_S = 1.0
 """Interval of checks whether a process has entered its working directory."""
 
@@ -186,13 +186,13 @@ class LocalAttempt:
         timeout_s = self.task.timeout_s
         leader = asyncio.create_task(self._process.wait())
         ends = leader, asyncio.create_task(self._process.unkillable.wait())
-        entering = asyncio.create_task(self._watch_entry())
+        entry_watch = asyncio.create_task(self._watch_entry())
         try:
             if not (await asyncio.wait(ends, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED))[0]:
                 self.stop(Stop(StopCause.TIMEOUT, reason=f"timed out after {units.span(timeout_s or 0.0)}"))
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (*ends, entering):
+            for task in (*ends, entry_watch):
                 task.cancel()
         self.exit_code = self._process.exit_code
 
@@ -285,8 +285,8 @@ class LocalAttempt:
 
     def _on_output(self) -> None:
         """Reports a new state or phase: other output does not need a snapshot at once."""
-        before, self._last_shown = self._last_shown, (self.readings.reader.state, self.readings.reader.phase)
-        if self._last_shown != before:
+        previous, self._last_shown = self._last_shown, (self.readings.reader.state, self.readings.reader.phase)
+        if self._last_shown != previous:
             self._host.gate.on_phase(self.slot.name, self._last_shown[1])
             self._worker.changed()
 

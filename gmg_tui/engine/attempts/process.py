@@ -41,7 +41,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 def adopt_orphans() -> None:
     """Makes this process the parent of its descendants' orphans (prctl(2), `PR_SET_CHILD_SUBREAPER`).
 
-    It then also reaps a grandchild that starts its own session and outlives its parent.
+    It can then also reap a grandchild that starts its own session and outlives its parent.
     """
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -215,7 +215,7 @@ class Process:
         self._ending = asyncio.create_task(self._end(steps))
 
     async def wait_for_end(self) -> None:
-        """Waits until the processes signalled by `end` have ended or prove unkillable; returns at once without signals."""
+        """Waits until the processes signalled by `end` have ended or prove unkillable; returns at once if none were."""
         while self._ending is not None and not self._ending.done():
             await asyncio.wait([self._ending])  # a kill may have replaced it
 

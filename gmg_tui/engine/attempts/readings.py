@@ -147,7 +147,7 @@ class Readings:
         self._read_counts()
         for splitter in self._splitters:
             pending = splitter.pending
-            if raw := splitter.unfinished():
+            if raw := splitter.take_unfinished():
                 self._log.write(raw)
                 self._ring.preview(splitter.pending)
             if pending and self.reader.read_unfinished(pending, time.monotonic()):

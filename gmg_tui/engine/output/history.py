@@ -13,7 +13,7 @@ from gmg_tui.model import Series
 STEP_S = 1.0
 RECENT_POINTS = 300
 _MAX_POINTS = 720
-"""Maximum points of the overall history: an hour is kept in steps of 8 s, a day in steps of 2 to 3 minutes."""
+"""Maximum points of the overall history: steps of 8 s for an hour, of 2 to 3 minutes for a day."""
 
 
 class Point(NamedTuple):
@@ -27,32 +27,32 @@ class Point(NamedTuple):
 
 
 class History:
-    """The points of one slot, one each `STEP_S`."""
+    """The points of one slot, `STEP_S` apart."""
 
     def __init__(self) -> None:
         self._recent: deque[Point] = deque(maxlen=RECENT_POINTS)
-        self._whole = [array("d") for _ in Point._fields]
+        self._overall = [array("d") for _ in Point._fields]
         """The overall history, a column for each field, NaN if unknown; when full, neighbours are merged."""
         self._steps_per_point = 1
         """Steps per point of the overall history."""
         self._pending: list[Point] = []
-        """Steps collected for the next point."""
+        """Steps collected for the overall history's next point."""
         self._end = 0.0
-        """Unix time of the newest point, seconds."""
+        """Unix time of the newest step, seconds."""
 
     def add(self, time: float, point: Point) -> None:
-        """Adds the next step's point; `time` is its Unix time in seconds."""
+        """Adds the point of the next step; `time` is its Unix time in seconds."""
         self._end = time
         self._recent.append(point)
         self._pending.append(point)
         if len(self._pending) < self._steps_per_point:
             return
-        for column, (first, *others) in zip(self._whole, zip(*self._pending, strict=True), strict=True):
+        for column, (first, *others) in zip(self._overall, zip(*self._pending, strict=True), strict=True):
             column.append(_mean((first, *others)) if others else math.nan if first is None else first)
         self._pending.clear()
-        if len(self._whole[0]) >= _MAX_POINTS:
-            self._whole = [
-                array("d", map(_mean, zip(column[::2], column[1::2], strict=True))) for column in self._whole
+        if len(self._overall[0]) >= _MAX_POINTS:
+            self._overall = [
+                array("d", map(_mean, zip(column[::2], column[1::2], strict=True))) for column in self._overall
             ]
             self._steps_per_point *= 2
 
@@ -60,9 +60,9 @@ class History:
         """Returns the last `RECENT_POINTS` steps."""
         return _series(slot, self._end, STEP_S, zip(*self._recent, strict=True))
 
-    def whole(self, slot: str) -> Series:
+    def overall(self, slot: str) -> Series:
         """Returns the overall history, up to its last complete point."""
-        columns = [[None if math.isnan(value) else value for value in column] for column in self._whole]
+        columns = [[None if math.isnan(value) else value for value in column] for column in self._overall]
         return _series(slot, self._end - STEP_S * len(self._pending), STEP_S * self._steps_per_point, columns)
 
 

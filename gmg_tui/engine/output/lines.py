@@ -1,9 +1,9 @@
-"""Splits output into lines, and keeps the newest ones."""
+"""Splits output into lines, and keeps the newest lines."""
 
 from gmg_tui.model.text import compact, displayed
 
 MAX_TAIL_BYTES = 64 * 1024
-"""Maximum size of a line that is displayed and parsed in full; of longer ones, the first part is."""
+"""Maximum size of a line that is displayed and parsed in full; only the start of a longer one is."""
 _SLACK_DIVISOR = 16
 """The buffer may exceed its line limit by this fraction: dropping old lines in batches shifts the list less often."""
 
@@ -18,7 +18,7 @@ class LineSplitter:
     def __init__(self) -> None:
         self._tail = b""
         self._logged = 0
-        """Bytes of the tail already in the log file."""
+        """Number of bytes of the tail already returned for the log file."""
         self._skipping = False
         """True while discarding the rest of an overlong line, of which the first `MAX_TAIL_BYTES` were returned."""
 
@@ -44,18 +44,18 @@ class LineSplitter:
 
     @property
     def pending(self) -> bytes:
-        """The unfinished line, once `unfinished` has returned part of it."""
+        """The unfinished line, if `take_unfinished` has returned part of it."""
         return self._tail if self._logged else b""
 
-    def unfinished(self) -> bytes:
-        """Returns the new part of the unfinished line for the log file; the line itself continues."""
+    def take_unfinished(self) -> bytes:
+        """Returns the new part of the unfinished line, for the log file; the line may continue."""
         raw = self._tail[self._logged :]
         self._logged = len(self._tail)
         return raw
 
     def end(self) -> tuple[bytes, bytes]:
         """Ends the stream. Returns the rest like `feed`; the segment gets a newline."""
-        raw, rest = self.unfinished(), self._tail
+        raw, rest = self.take_unfinished(), self._tail
         self._tail, self._logged, self._skipping = b"", 0, False
         return raw, rest + b"\n" if rest else b""
 
@@ -83,12 +83,12 @@ class RingBuffer:
         return self._preview or self._unfinished or next((line for line in reversed(self._lines) if line.strip()), b"")
 
     def skip_to(self, number: int) -> None:
-        """Drops all lines and continues at `number`, because the lines before it are missing."""
+        """Drops all lines, and continues at `number` after missing lines."""
         self._lines.clear()
         self._bytes, self.end, self._unfinished, self._preview = 0, number, b"", b""
 
     def preview(self, line: bytes) -> None:
-        """Shows an unfinished line as the newest until whole segments follow."""
+        """Shows an unfinished line as the newest, until whole segments follow."""
         self._preview = displayed(line).strip()
 
     def feed(self, block: bytes) -> None:
@@ -110,19 +110,19 @@ class RingBuffer:
             self._trim()
 
     def _overwrite(self, line: bytes) -> bytes:
-        before, self._unfinished = self._unfinished, b""
-        return displayed(line) or (before if not line.strip(b"\r") else b"")
+        previous, self._unfinished = self._unfinished, b""
+        return displayed(line) or (previous if not line.strip(b"\r") else b"")
 
     def _trim(self) -> None:
-        gone = max(0, len(self._lines) - self._max_lines)
-        self._bytes -= sum(map(len, self._lines[:gone]))
-        while self._bytes > self._max_bytes and gone < len(self._lines) - 1:
-            self._bytes -= len(self._lines[gone])
-            gone += 1
-        del self._lines[:gone]
+        drop_count = max(0, len(self._lines) - self._max_lines)
+        self._bytes -= sum(map(len, self._lines[:drop_count]))
+        while self._bytes > self._max_bytes and drop_count < len(self._lines) - 1:
+            self._bytes -= len(self._lines[drop_count])
+            drop_count += 1
+        del self._lines[:drop_count]
 
-    def since(self, number: int) -> tuple[int, list[bytes]]:
-        """Returns the kept lines from `number` on: the first one's number, and the lines."""
+    def lines_from(self, number: int) -> tuple[int, list[bytes]]:
+        """Returns the kept lines from `number` on, after the number of the first."""
         start = max(number, self.end - len(self._lines))
         if start >= self.end:
             return self.end, []

@@ -1,7 +1,7 @@
 """Writes all logs, the workers' and the engine's own, in one thread behind a bounded queue.
 
 A disk slower than the workers' output fills the queue; then no output is read, and workers block in their prints. A
-network file system may hang for minutes: then nothing waits for it, and beyond `MAX_QUEUED_BYTES` output is dropped
+network file system may hang for minutes; then nothing waits for it, and beyond `MAX_QUEUED_BYTES` output is dropped
 and counted, as on a full disk.
 """
 
@@ -24,24 +24,24 @@ from gmg_tui.model import units
 _log = logging.getLogger(__name__)
 
 MAX_QUEUED_BYTES = 32 << 20
-"""Limit of queued output: half an hour of eight workers printing twenty lines a second."""
+"""Maximum queued output: half an hour of eight workers printing twenty lines a second."""
 FULL_BYTES = 16 << 20
 """Queued output above which no output is read, while the disk answers."""
 HUNG_DISK_S = 5.0
-"""After this many seconds of one write the disk counts as hung."""
-_MISSING_NOTE = f"the disk did not answer, and {units.mib(MAX_QUEUED_BYTES >> 20)} were already queued"
+"""Seconds of one write after which the disk counts as hung."""
+_HUNG_REASON = f"the disk did not answer, and {units.mib(MAX_QUEUED_BYTES >> 20)} were already queued"
 _BATCHING_S = 0.01
-"""Pause before the thread waits for more, so that it wakes once for several actions."""
+"""Pause of the thread after its queue is empty, so that it wakes once for several actions."""
 _RETRY_S = 5.0
 """Pause after a failed write, so that a full disk is not tried for each chunk."""
 _STDERR = 2
 """The descriptor of the engine's own log."""
-_MAX_LOG_WAIT_S = 2.0
+_FLUSH_TIMEOUT_S = 2.0
 """Maximum wait at an attempt's end for its log to be written."""
 MAX_DISK_WAIT_S = 20.0
 """Maximum wait at the session's end for a disk that does not answer."""
 _MAX_END_WAIT_S = 120.0
-"""Maximum wait at the session's end for one that does: `MAX_QUEUED_BYTES` at 0.3 MB/s."""
+"""Maximum wait at the session's end for a slow disk: `MAX_QUEUED_BYTES` at 0.3 MB/s."""
 
 
 class LogWriter:
@@ -50,7 +50,7 @@ class LogWriter:
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[tuple[int, Callable[[], None]] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._waiting = 0
+        self._queued_bytes = 0
         """Bytes queued or being written; guarded by the lock."""
         self._busy_since: float | None = None
         """Start of the thread's current action, monotonic seconds."""
@@ -59,14 +59,14 @@ class LogWriter:
 
     @property
     def silent_s(self) -> float | None:
-        """Duration of the current write if the disk counts as hung, seconds; None otherwise."""
+        """Seconds that the current write has taken, if the disk counts as hung; None otherwise."""
         since = self._busy_since
         waited_s = time.monotonic() - since if since is not None else 0.0
         return waited_s if waited_s > HUNG_DISK_S else None
 
     def is_full(self) -> bool:
         """Returns True if reading should pause because too much is queued for a slow disk."""
-        return self._waiting > FULL_BYTES and self.silent_s is None
+        return self._queued_bytes > FULL_BYTES and self.silent_s is None
 
     @property
     def trouble(self) -> str | None:
@@ -77,14 +77,11 @@ class LogWriter:
         return "output waits for the disk, which is slower than the workers" if self.is_full() else None
 
     def submit(self, action: Callable[[], None], size: int = 0) -> bool:
-        """Queues an action that handles `size` bytes.
-
-        Returns False if too many bytes are queued.
-        """
+        """Queues an action that handles `size` bytes. Returns False if too many bytes are queued."""
         with self._lock:
-            if size and self._waiting and self._waiting + size > MAX_QUEUED_BYTES:
+            if size and self._queued_bytes and self._queued_bytes + size > MAX_QUEUED_BYTES:
                 return False
-            self._waiting += size
+            self._queued_bytes += size
         self._queue.put((size, action))
         return True
 
@@ -96,7 +93,7 @@ class LogWriter:
             except Exception:  # a fault in one log must not affect the others
                 _log.exception("a log could not be written")
             with self._lock:
-                self._waiting -= size
+                self._queued_bytes -= size
             if self._queue.empty():
                 self._busy_since = None
                 time.sleep(_BATCHING_S)
@@ -120,22 +117,22 @@ class Log:
     def __init__(self, writer: LogWriter, path: Path, max_bytes: int | None = None) -> None:
         self._writer, self.path, self._max_bytes = writer, path, max_bytes
         self._dropped_bytes = 0
-        """Bytes dropped since the last queued ones."""
+        """Number of bytes dropped since the last ones queued."""
         # Used only by the thread:
         self._file: int | None = None
         self._size = 0
-        """Bytes in the open file; after a failed cut, bytes written since."""
+        """Size of the open file, in bytes; after a failed cut, the bytes written since."""
         self._cut_error: str | None = None
-        """The error of a failed cut."""
+        """The error of the last cut; None if it succeeded."""
         self._trouble: str | None = None
         self._lost_bytes = 0
-        self._lost_why = ""
+        self._lost_reason = ""
         self._retry_at = 0.0
         """Time of the next attempt after a failure, monotonic seconds."""
 
     @property
     def trouble(self) -> str | None:
-        """The problem with the log, such as that it is not written; None if there is none."""
+        """The problem with the log, in words; None if there is none."""
         return self._writer.trouble or self._trouble
 
     def write(self, data: bytes) -> None:
@@ -146,18 +143,18 @@ class Log:
             self._dropped_bytes += len(data)
 
     def separate(self, heading: bytes) -> None:
-        """Appends a line of its own, after an attempt that may have left its last line unfinished."""
+        """Appends a heading on a line of its own: an earlier attempt may have left its last line unfinished."""
         if not self._writer.submit(partial(self._separate, heading), len(heading)):
             self._dropped_bytes += len(heading)
 
     def _separate(self, heading: bytes) -> None:
-        with suppress(OSError), files.reading(self.path) as file:  # fails if it is empty
+        with suppress(OSError), files.reading(self.path) as file:  # `seek` fails in an empty file
             file.seek(-1, os.SEEK_END)
             heading = heading if file.read() == b"\n" else b"\n" + heading
         self.append(heading, 0)
 
     async def flush(self) -> None:
-        """Waits up to `_MAX_LOG_WAIT_S` until everything queued is written."""
+        """Waits up to `_FLUSH_TIMEOUT_S` until everything queued is written."""
         loop, done = asyncio.get_running_loop(), asyncio.Event()
 
         def set_done() -> None:
@@ -165,7 +162,7 @@ class Log:
                 loop.call_soon_threadsafe(done.set)
 
         self._writer.submit(set_done)
-        await any_of(done, timeout_s=_MAX_LOG_WAIT_S)
+        await any_of(done, timeout_s=_FLUSH_TIMEOUT_S)
 
     def close(self) -> None:
         """Closes the file; a later write opens it again."""
@@ -177,15 +174,17 @@ class Log:
     def append(self, data: bytes, dropped_bytes: int) -> None:
         """Appends `data`, after `dropped_bytes` missing bytes; called by the thread."""
         if dropped_bytes:
-            self._lost_bytes, self._lost_why = self._lost_bytes + dropped_bytes, _MISSING_NOTE
+            self._lost_bytes, self._lost_reason = self._lost_bytes + dropped_bytes, _HUNG_REASON
         if self._trouble is not None and time.monotonic() < self._retry_at:
             self._lost_bytes += len(data)
             return
         rest = memoryview(data)
         try:
-            file = self._opened()
+            file = self._open()
             if self._lost_bytes:
-                os.write(file, f"\n[gmg-tui] {self._lost_bytes:,} bytes are missing here: {self._lost_why}\n".encode())
+                os.write(
+                    file, f"\n[gmg-tui] {self._lost_bytes:,} bytes are missing here: {self._lost_reason}\n".encode()
+                )
                 self._lost_bytes = 0
             while rest:
                 written = os.write(file, rest)
@@ -193,17 +192,17 @@ class Log:
                 self._size += written
         except OSError as error:
             self._lost_bytes += len(rest)
-            self._trouble = self._lost_why = f"log not written: {error.strerror} ({self.path})"
+            self._trouble = self._lost_reason = f"log not written: {error.strerror} ({self.path})"
             self._retry_at = time.monotonic() + _RETRY_S
             self._close()
         else:
             self._cut()
             self._trouble = self._cut_error
 
-    def _opened(self) -> int:
+    def _open(self) -> int:
         """Returns the file to write to. Raises `OSError`."""
         if self._file is not None and os.fstat(self._file).st_nlink == 0:
-            self._close()  # it was removed: writes would be lost
+            self._close()  # the file was removed: writes would be lost
         if self._file is None:
             make_private(self.path.parent)
             self._file = files.open_regular(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -234,14 +233,14 @@ class Log:
 
 
 MAX_RECORD_BYTES, MAX_RECORDS_BYTES = 16 << 10, 32 << 20
-"""Limits of one record of the engine's own log, and of all records."""
+"""Maximum sizes of one record of the engine's own log, and of all records."""
 
 
 class LogHandler(logging.Handler):
     """Writes `logging` records to standard error, the engine's own log, in the thread.
 
     `logging.handlers.QueueListener` would need the same bound and timeout: its `stop` waits forever for a hung disk.
-    Nodes and scripts cause some records, so each is cut, and none is written after `MAX_RECORDS_BYTES`.
+    Nodes and scripts can cause records, so each is cut, and none is written after `MAX_RECORDS_BYTES`.
     """
 
     def __init__(self, writer: LogWriter) -> None:

@@ -1,8 +1,8 @@
 """Reads the output of all workers from their pipes, in a few large chunks.
 
 Waking for each line would cost more than reading it: 8 workers at 20 lines a second would wake the engine 160 times a
-second. So rounds of reading alternate with pauses: short after a silence or when a pipe fills quickly, longer for
-workers that print steadily, and never so long that a worker blocks.
+second. So rounds of reading alternate with pauses, which are short after a silence or when a pipe fills quickly, longer
+while workers print steadily, and never so long that a worker blocks.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ _log = logging.getLogger(__name__)
 
 _MIN_PAUSE_S = 0.05
 _MAX_PAUSE_S = 1.2
-"""Maximum pause: slightly longer than the engine's beat, which wakes the engine anyway and reads too."""
+"""Maximum pause: slightly longer than the interval of the engine's beat, which reads the pipes too."""
 _MAX_ROUND_S = 0.1
-"""Duration after which a round reads no further pipe: clients are served between rounds."""
+"""Seconds after which a round reads no further pipe: clients are served between rounds."""
 _MAX_FILL_SHARE = 0.25
 """Share of any pipe's capacity that may fill during a pause."""
 _CHUNK_BYTES = 256 * 1024
@@ -30,11 +30,11 @@ pages (`/proc/sys/fs/pipe-user-pages-soft`)."""
 _MAX_LARGE_PIPES = 32
 """Maximum number of pipes of the larger size."""
 _MAX_CLOSING_CHUNKS = 64
-"""Chunks read from a closing pipe: more than it holds, but not all that a leftover process can write."""
+"""Maximum chunks read from a closing pipe: more than it holds, but a leftover process may write forever."""
 
 
 class Pipe(NamedTuple):
-    """The reading end of a pipe."""
+    """The read end of a pipe."""
 
     file: int
     on_chunk: Callable[[bytes], None]
@@ -56,37 +56,37 @@ class Pipes:
         self._is_full = is_full
         self._pipes: dict[int, Pipe] = {}
         self._buffer = bytearray(_CHUNK_BYTES)
-        self._ready = select.epoll()  # one registration with the loop for all pipes
+        self._epoll = select.epoll()  # one registration with the loop for all pipes
         self._timer: asyncio.TimerHandle | None = None
         """Timer of the pause; None while waiting for a pipe."""
         self._pause_s = self._read_at = 0.0
         self._unread = list[int]()
-        """Pipes that were ready but not read in the last round; the next round starts with them."""
+        """Descriptors that were ready but not read in the last round; the next round starts with them."""
 
     def open(self, on_chunk: Callable[[bytes], None]) -> tuple[Pipe, int]:
         """Makes a pipe that calls `on_chunk` with its output. Raises `OSError` with too many open files.
 
         Returns the pipe and its write end, which the caller passes to a child and closes.
         """
-        reading, writing = os.pipe()
-        os.set_blocking(reading, False)
+        read_end, write_end = os.pipe()
+        os.set_blocking(read_end, False)
         for size in _PIPE_BYTES[len(self._pipes) >= _MAX_LARGE_PIPES :]:
-            with suppress(OSError):  # a smaller pipe will do
-                fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, size)
+            with suppress(OSError):  # over the user's limit: try the next size
+                fcntl.fcntl(read_end, fcntl.F_SETPIPE_SZ, size)
                 break
-        pipe = Pipe(reading, on_chunk, fcntl.fcntl(reading, fcntl.F_GETPIPE_SZ))
+        pipe = Pipe(read_end, on_chunk, fcntl.fcntl(read_end, fcntl.F_GETPIPE_SZ))
         if not self._pipes and self._timer is None:
             self._listen()
-        self._pipes[reading] = pipe
-        self._ready.register(reading, select.EPOLLIN)
-        return pipe, writing
+        self._pipes[read_end] = pipe
+        self._epoll.register(read_end, select.EPOLLIN)
+        return pipe, write_end
 
     def _listen(self) -> None:
         self._timer, self._pause_s = None, 0.0
-        asyncio.get_running_loop().add_reader(self._ready, self._on_ready)
+        asyncio.get_running_loop().add_reader(self._epoll, self._on_ready)
 
     def _on_ready(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._ready)
+        asyncio.get_running_loop().remove_reader(self._epoll)
         self._read_all()
 
     def read(self) -> None:
@@ -102,7 +102,7 @@ class Pipes:
         if self._is_full():
             self._timer = loop.call_later(_MIN_PAUSE_S, self._read_all)
             return
-        ready = [file for file, _ in self._ready.poll(0)]
+        ready = [file for file, _ in self._epoll.poll(0)]
         if not ready:
             self._listen()
             return
@@ -119,7 +119,7 @@ class Pipes:
         self._unread = ready
         if ready:
             pause_s = 0.0
-        self._ready.poll(0)  # drops drained pipes, so that the next poll lists pipes in the order they became ready
+        self._epoll.poll(0)  # drops drained pipes, so that the next poll lists pipes in the order they became ready
         self._pause_s, self._read_at = pause_s, now
         self._timer = loop.call_later(pause_s, self._read_all)
         self.on_read()
@@ -146,7 +146,7 @@ class Pipes:
 
         Pipes that became ready first are read first, so that a script's two streams keep their order.
         """
-        for file, _ in self._ready.poll(0):
+        for file, _ in self._epoll.poll(0):
             self._read(self._pipes[file])
         for _ in range(_MAX_CLOSING_CHUNKS):
             if self._pipes.get(pipe.file) is not pipe or not self._read(pipe):
@@ -159,11 +159,11 @@ class Pipes:
             self._forget(pipe)
         if self._timer is not None:
             self._timer.cancel()
-        asyncio.get_running_loop().remove_reader(self._ready)
-        self._ready.close()
+        asyncio.get_running_loop().remove_reader(self._epoll)
+        self._epoll.close()
 
     def _forget(self, pipe: Pipe) -> None:
         if self._pipes.get(pipe.file) is pipe:  # another pipe may have its number by now
             del self._pipes[pipe.file]
-            self._ready.unregister(pipe.file)
+            self._epoll.unregister(pipe.file)
             os.close(pipe.file)

@@ -207,10 +207,10 @@ class QueueScheduler:
         benched = self.board.benched()
         return Queue(
             waiting=queue.waiting,
-            running=queue.occupying,
-            finished=queue.ended(WorkerState.FINISHED),
-            failed=queue.ended(WorkerState.FAILED),
-            stopped=queue.ended(WorkerState.STOPPED),
+            running=queue.running,
+            finished=queue.count_ended(WorkerState.FINISHED),
+            failed=queue.count_ended(WorkerState.FAILED),
+            stopped=queue.count_ended(WorkerState.STOPPED),
             version=queue.version,
             eta_s=None if self.board.ending else queue.eta_s(occupied_s, self.board.lanes),
             before_s=queue.before_s,
@@ -226,7 +226,7 @@ class QueueScheduler:
 
     def view(self, first: int, count: int) -> tuple[JobRecord, ...]:
         """Returns up to `count` jobs of the queue, from index `first` on."""
-        order = self._queue.order()
+        order = self._queue.ordered_numbers()
         first = max(0, min(first, len(order)))
         numbers = order[first : first + max(0, count)]
         live = {record.number: record for record, _ in self._occupants()}

@@ -352,7 +352,7 @@ class TrialSource:
             command=tuning_text.command(spec, self._spec.variable, chosen.value) if chosen is not None else (),
             earlier=self._earlier,
             reached=self._search.reached,
-            expected=self._search.expected(),
+            expected=self._search.estimate_trials(),
         )
 
     # Commands

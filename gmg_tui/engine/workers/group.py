@@ -27,9 +27,9 @@ _log = logging.getLogger(__name__)
 _MAX_PORT_CONFLICTS = 5
 """The group fails after this many port conflicts in a row."""
 _MIN_CHECK_GAP_S = 2.0
-"""A longer gap between checks, also than half of `--stuck-after`, restarts the watch: the engine was suspended."""
+"""A gap between checks above this and half of `--stuck-after` restarts the watch: the engine was suspended."""
 _MAX_PROGRESS_GAP_FACTOR = 3.0
-"""A group is stuck after this multiple of its longest recent interval between progress reports, or later."""
+"""Multiple of the longest recent interval between progress reports before which no group is stuck."""
 _STATE_PRECEDENCE = (
     *("stopping", "restarting", "waiting", "starting", "building"),
     *("compiling", "running", "failed", "stopped", "finished"),
@@ -39,7 +39,7 @@ _STATE_PRECEDENCE = (
 
 @dataclass
 class _Attempt:
-    ready: set[int] = field(default_factory=set)
+    ready_ranks: set[int] = field(default_factory=set)
     address: tuple[str, int] | None = None
     """The address and port of the rendezvous; None until all ranks are ready."""
     ending: bool = False
@@ -154,15 +154,15 @@ class Group:
     async def rendezvous(self, rank: int, report: Report) -> Rendezvous | None:
         """Waits until all ranks are ready. Returns a rank's rendezvous; None if the attempt is ending."""
         attempt = self._attempt
-        attempt.ready.add(rank)
-        if not self._others(attempt.ready) and not attempt.ending:
+        attempt.ready_ranks.add(rank)
+        if not self._other_ranks(attempt.ready_ranks) and not attempt.ending:
             self._attempts += 1
             self.policy.clear_request()
             attempt.address = await self._workplace.rendezvous_address(self.slots)
         self._notify()
         while attempt.address is None and not attempt.ending:
-            absent = self._others(attempt.ready)
-            report(f"for {self._names(absent)}" if absent else None)
+            absent = self._other_ranks(attempt.ready_ranks)
+            report(f"for {self._describe_ranks(absent)}" if absent else None)
             await self._change.wait()
         report(None)
         return None if attempt.ending or attempt.address is None else self._rendezvous(rank, *attempt.address)
@@ -188,12 +188,12 @@ class Group:
         if outcome.failure is not None or outcome.by_user:
             self.fail(rank)
         attempt.outcomes[rank] = outcome
-        if not self._others(attempt.outcomes):
+        if not self._other_ranks(attempt.outcomes):
             self._decide_next()
             attempt.ended.set()
         self._notify()
         while not attempt.ended.is_set():
-            report(f"for {self._names(self._others(attempt.outcomes))} to end")
+            report(f"for {self._describe_ranks(self._other_ranks(attempt.outcomes))} to end")
             await self._change.wait()
         report(None)
         return attempt.failure_of(rank)
@@ -215,10 +215,10 @@ class Group:
             running_s = max(outcome.running_s for outcome in outcomes)
             self.policy.schedule(failure, had_progress=had_progress, running_s=running_s)
 
-    def _others(self, ranks: Iterable[int]) -> list[int]:
+    def _other_ranks(self, ranks: Iterable[int]) -> list[int]:
         return sorted(set(range(len(self.slots))).difference(ranks))
 
-    def _names(self, ranks: Iterable[int]) -> str:
+    def _describe_ranks(self, ranks: Iterable[int]) -> str:
         names = [f"{rank} ({self.slots[rank]})" for rank in ranks]
         return ("rank " if len(names) == 1 else "ranks ") + ", ".join(names)
 
@@ -253,15 +253,15 @@ class Group:
         if silent_s is None:
             return None
         stopped = [rank for rank, activity in enumerate(ranks) if activity.leader_runs and activity.stopped]
-        causes = [f"{self._names([rank])} is {ranks[rank].stopped}; " for rank in stopped]
+        causes = [f"{self._describe_ranks([rank])} is {ranks[rank].stopped}; " for rank in stopped]
         return f"{''.join(causes)}no rank has made progress for {silent_s:.0f} s"
 
     # For clients
 
     @property
     def state(self) -> WorkerState:
-        """The state of the ranks with the highest precedence; if only some have ended, of the others."""
-        states = [self.workers[rank].state for rank in self._others(self._attempt.outcomes)]
+        """The ranks' first state by precedence, without ended ranks unless all have; running if one reports for all."""
+        states = [self.workers[rank].state for rank in self._other_ranks(self._attempt.outcomes)]
         states = states or [worker.state for worker in self.workers]
         runs = self._reports_for_all and WorkerState.RUNNING in states and WorkerState.STOPPING not in states
         return WorkerState.RUNNING if runs else min(states, key=_STATE_PRECEDENCE.index)
@@ -278,11 +278,11 @@ class Group:
         """Returns the group as clients see it."""
         state, workers, attempt, due_at = self.state, self.workers, self._attempt, self.policy.due_at
         since = max(worker.state_since for worker in workers if worker.state is state)
-        waits = bool(attempt.ready) and attempt.address is None and not attempt.ending
+        is_waiting = bool(attempt.ready_ranks) and attempt.address is None and not attempt.ending
         reports_for_all, views = self._reports_for_all, [worker.view(rank) for rank, worker in enumerate(workers)]
         # A rate of the whole group must not be added to others.
         rates = [view.current_fps for view in views if view.newest.fps_of_group == reports_for_all]
-        known = [rate for rate in rates if rate is not None]
+        known_rates = [rate for rate in rates if rate is not None]
         return RankGroup(
             id=self.id,
             slots=self.slots,
@@ -291,9 +291,9 @@ class Group:
             job=self._task.job,
             restarts=max(0, self._attempts - 1),
             restart_at=unix(due_at) if due_at is not None else None,
-            fps=sum(known) if known and state is WorkerState.RUNNING else None,
+            fps=sum(known_rates) if known_rates and state is WorkerState.RUNNING else None,
             progress=next((view.newest.progress for view in views if view.newest.progress is not None), None),
-            waits_for=tuple(self._others(attempt.ready)) if waits else (),
+            waits_for=tuple(self._other_ranks(attempt.ready_ranks)) if is_waiting else (),
             alerts=tuple(alert for alert in workers[0].alerts if alert.kind == "stuck"),
             reason=self.cause if state in (WorkerState.FAILED, WorkerState.RESTARTING, WorkerState.STOPPING) else None,
             advice=next((worker.advice for worker in workers if worker.advice), None),

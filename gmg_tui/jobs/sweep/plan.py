@@ -10,68 +10,69 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from gmg_tui.jobs.argument_placeholders import CHECKPOINT_NAMES, as_text, names_in
-from gmg_tui.jobs.sweep.settings import BUILT_IN, MAX_NAME_BYTES, Settings, safe, storable
+from gmg_tui.jobs.sweep.settings import BUILT_IN, MAX_NAME_BYTES, Settings, as_storable, safe_name
 from gmg_tui.model import AlertAction, JobRecord, RunSpec, SweepSpec, Value
 from gmg_tui.model.errors import GmgError, listed, nearest
 
 MAX_JOBS = 100_000
 _Grid = Mapping[str, tuple[Value, ...]]
+_ScriptCheck = Callable[[str, bool], None]
 
 
 class Plan(NamedTuple):
-    """The jobs of a sweep, and a warning for the user, or an empty string."""
+    """The jobs of a sweep, and a warning for the user; empty if there is none."""
 
     jobs: tuple[JobRecord, ...]
     warning: str = ""
 
 
 class _Draft(NamedTuple):
-    """A job that does not yet have a number and a unique name."""
+    """A job without a number, its name not yet unique."""
 
     name: str
     values: dict[str, Value]
     place: str
-    """Its place in the settings, to append to a message, such as ` in the grid`."""
+    """The job's place in the settings, to append to a message, such as ` in the grid`."""
 
 
 def make(
-    settings: Settings, where: str, sets: _Grid, check_script: Callable[[str, bool], None], taken: Iterable[str] = ()
+    settings: Settings, source: str, sets: _Grid, check_script: _ScriptCheck, taken_names: Iterable[str] = ()
 ) -> Plan:
-    """Makes the jobs from the settings and the values of `--set`, with names not in `taken`. Raises `GmgError`.
+    """Makes the jobs from the settings and the values of `--set`, with names not in `taken_names`. Raises `GmgError`.
 
-    `where` is the file, for messages. `check_script(script, is_module)` raises `GmgError` if the script cannot be run.
+    `source` names the settings in messages. `check_script(script, is_module)` raises `GmgError` if the script cannot be run.
     """
     if settings.script is None:
-        raise GmgError(f'{where}: script is missing; give script = "sim.py" in the file, or --script SCRIPT')
+        raise GmgError(f'{source}: script is missing; give script = "sim.py" in the file, or --script SCRIPT')
     check_script(settings.script, bool(settings.module))
     if (settings.per_gpu or 1) > 1 and settings.ddp not in (None, 1):
-        raise GmgError(f"{where}: jobs on several GPUs cannot share them; remove per_gpu")
+        raise GmgError(f"{source}: jobs on several GPUs cannot share them; remove per_gpu")
     texts = {f"args[{number}]": as_text(arg) for number, arg in enumerate(settings.args or (), 1)}
     texts |= {f"env.{key}": as_text(value) for key, value in settings.env.items()} | {"ddp": str(settings.ddp)}
     texts |= {"resume_args": " ".join(settings.resume_words or ())}
     used = [(key, name) for key, text in texts.items() for name in names_in(text)]
     used = [(key, name) for key, name in used if key != "resume_args" or name not in CHECKPOINT_NAMES]
-    drafts = list(_drafts(settings, where, sets))
+    drafts = list(_drafts(settings, source, sets))
     for draft in drafts:
         for key, name in used:
             if name not in draft.values and (name not in BUILT_IN or key == "ddp"):
                 hint = nearest(name, draft.values) or f"; there are: {listed([*sorted(draft.values), *BUILT_IN])}"
                 braces = f"literal braces are {{{{{name}}}}}"
-                raise GmgError(f"{where}: {key}: {{{name}}} has no value{draft.place}{hint}; {braces}")
-    named = enumerate(zip(_unique((draft.name for draft in drafts), taken), drafts, strict=True), 1)
+                raise GmgError(f"{source}: {key}: {{{name}}} has no value{draft.place}{hint}; {braces}")
+    named = enumerate(zip(_make_unique((draft.name for draft in drafts), taken_names), drafts, strict=True), 1)
     jobs = tuple(
-        JobRecord(number, name, values=draft.values, world_size=_ranks(settings.ddp, draft.values, where))
+        JobRecord(number, name, values=draft.values, world_size=_ranks(settings.ddp, draft.values, source))
         for number, (name, draft) in named
     )
     filled_in = {name for _, name in used}
     unused = [name for name in dict.fromkeys(name for job in jobs for name in job.values) if name not in filled_in]
     if not unused:
         return Plan(jobs)
-    return Plan(jobs, f"{where}: no placeholder uses {listed(unused)}; write {{{unused[0]}}} where jobs should get it")
+    return Plan(jobs, f"{source}: no placeholder uses {listed(unused)}; write {{{unused[0]}}} where jobs should get it")
 
 
 def apply(spec: RunSpec, settings: Settings) -> RunSpec:
-    """Applies GPUs, limits and variables of `settings` to the spec of a new or resumed sweep."""
+    """Returns the spec of a new or resumed sweep, with the GPUs, limits, variables and actions of `settings`."""
     limits: dict[str, Any] = {key: item for key in ("per_gpu", "best") if (item := getattr(settings, key)) is not None}
     if settings.timeout is not None:
         limits["timeout_s"] = None if settings.timeout_s == math.inf else settings.timeout_s
@@ -85,54 +86,54 @@ def apply(spec: RunSpec, settings: Settings) -> RunSpec:
     )
 
 
-def _drafts(settings: Settings, where: str, sets: _Grid) -> Iterator[_Draft]:
-    """Yields the grid's jobs, the last key varying fastest, then the experiments. Raises `GmgError` for too many."""
+def _drafts(settings: Settings, source: str, sets: _Grid) -> Iterator[_Draft]:
+    """Yields the grid's jobs, the last key varying fastest, then the experiments'. Raises `GmgError` for too many."""
     experiments = settings.experiment or ()
     fixed = {key: values[0] for key, values in sets.items() if len(values) == 1}
 
-    def draft(name: str, values: dict[str, Value], place: str) -> _Draft:
+    def make_draft(name: str, values: dict[str, Value], place: str) -> _Draft:
         values |= fixed
         values |= {key: value for key, value in settings.defaults.items() if key not in values}
-        return _Draft(name, {key: storable(value) for key, value in values.items()}, place)
+        return _Draft(name, {key: as_storable(value) for key, value in values.items()}, place)
 
     # Without a grid, single values of --set change the experiments and add no job.
     if settings.grid or len(fixed) < len(sets) or not experiments:
         grid = {**(settings.grid or {}), **sets}
         size = math.prod(map(len, grid.values())) + len(experiments)
         if size > MAX_JOBS:
-            raise GmgError(f"{where}: the grid makes {size:,} jobs; give fewer values: at most {MAX_JOBS:,} jobs")
+            raise GmgError(f"{source}: the grid makes {size:,} jobs; give fewer values: at most {MAX_JOBS:,} jobs")
         varied = [key for key, values in grid.items() if len(values) > 1] or list(grid)
         for combination in itertools.product(*grid.values()):
             values = dict(zip(grid, combination, strict=True))
-            name = ",".join(f"{key}={safe(as_text(values[key]))}" for key in varied)
-            yield draft(name or _script_name(settings), values, " in the grid")
+            name = ",".join(f"{key}={safe_name(as_text(values[key]))}" for key in varied)
+            yield make_draft(name or _script_name(settings), values, " in the grid")
     for number, table in enumerate(experiments, 1):
-        name = safe(as_text(table.get("name", f"experiment-{number}")))
+        name = safe_name(as_text(table.get("name", f"experiment-{number}")))
         values = {key: value for key, value in table.items() if key != "name"}
-        yield draft(name, values, f" in experiment {number}")
+        yield make_draft(name, values, f" in experiment {number}")
 
 
-def _ranks(ddp: int | str | None, values: Mapping[str, Value], where: str) -> int | None:
+def _ranks(ddp: int | str | None, values: Mapping[str, Value], source: str) -> int | None:
     """Returns a job's number of ranks; None without `ddp`."""
     if not isinstance(ddp, str):
         return ddp
     value = values[ddp[1:-1]]
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1024:
-        raise GmgError(f"{where}: ddp: {ddp} is {value}; give it whole numbers from 1 to 1024")
+        raise GmgError(f"{source}: ddp: {ddp} is {value}; give it whole numbers from 1 to 1024")
     return value
 
 
 def _script_name(settings: Settings) -> str:
     script = settings.script or ""
     stem = script.rpartition(".")[2] if settings.module else Path(script).stem
-    return safe(stem).lstrip(".-=,+") or "job"
+    return safe_name(stem).lstrip(".-=,+") or "job"
 
 
-def _unique(names: Iterable[str], others: Iterable[str]) -> Iterator[str]:
-    """Yields the names, cut if too long, and numbered if taken."""
-    taken, tries = set(others), Counter[str]()
-    for full in names:
-        wanted = name = _cut(full, MAX_NAME_BYTES)
+def _make_unique(names: Iterable[str], taken_names: Iterable[str]) -> Iterator[str]:
+    """Yields the names, cut if too long, and numbered if taken already."""
+    taken, tries = set(taken_names), Counter[str]()
+    for full_name in names:
+        wanted = name = _cut(full_name, MAX_NAME_BYTES)
         while name in taken:
             tries[wanted] += 1
             number = f"-{tries[wanted] + 1}"

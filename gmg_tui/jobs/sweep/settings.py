@@ -18,7 +18,7 @@ from gmg_tui.model import Value, units
 from gmg_tui.model.errors import GmgError, nearest
 
 BUILT_IN = (*NAMES, *JOB_NAMES)
-"""Placeholders that need no value in the file."""
+"""Placeholders that need no value in the settings."""
 Table = dict[str, Value]
 Text = Annotated[str, Meta(min_length=1)]
 
@@ -30,14 +30,14 @@ _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)`")
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One level of settings. The fields are the keys of the file, None if not set."""
+    """One level of settings. The fields are the keys of the file; None if not set."""
 
     script: Text | None = None
-    """A path relative to the current folder, or a module's name."""
+    """A path, relative to the current folder, or a module's name."""
     module: bool | None = None
     args: tuple[Value, ...] | None = None
     resume_args: tuple[Value, ...] | str | None = None
-    """Additional arguments of an attempt that continues from a checkpoint; a string is split as by a shell."""
+    """Additional arguments of attempts that continue from a checkpoint; a string is split as by a shell."""
     env: Table = {}
     gpus: str | int | tuple[int | str, ...] | None = None
     """A value of `--gpus`, or a list of indices and UUIDs."""
@@ -95,7 +95,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return None if self.gpus is None else str(self.gpus)
 
     def overridden_by(self, upper: Self) -> Self:
-        """Returns this level overridden by `upper`: defaults, variables and actions one by one, other keys as a whole."""
+        """Returns this level overridden by `upper`: defaults, variables and actions entry by entry, other keys as a whole."""
         changes = {key: value for key in Settings.__struct_fields__ if (value := getattr(upper, key)) is not None}
         merged = {"defaults": {**self.defaults, **upper.defaults}, "env": {**self.env, **upper.env}}
         merged["on"] = {**self.on, **upper.on}
@@ -103,9 +103,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def read(path: str) -> Settings:
-    """Reads an experiments file. Its script is relative to the current folder, else to the file.
+    """Reads an experiments file. A script that is not in the current folder is looked for beside the file.
 
-    Raises `GmgError` if it is not TOML, or has an invalid key or value; the text names the key.
+    Raises `GmgError` if it cannot be read, is not TOML, or has an invalid key or value, which the message names.
     """
     file = Path(path)
     try:
@@ -128,7 +128,7 @@ def read(path: str) -> Settings:
 
 
 def from_options(options: Mapping[str, Any]) -> Settings:
-    """Returns the settings of the command line's options. Raises `GmgError`."""
+    """Returns the settings from the options of the command line. Raises `GmgError`."""
     given = {key: value for key, value in options.items() if value is not None}
     if (width := given.get("ddp")) == "all":
         raise GmgError("--ddp: in a sweep give the ranks of a job, as in --ddp 2")
@@ -153,28 +153,28 @@ def parse_sets(words: Sequence[str]) -> dict[str, tuple[Value, ...]]:
             raise GmgError(f"--set {word}: give KEY=VALUE or KEY=VALUE,VALUE, as in --set n_envs=1024,4096")
         if name in values:
             raise GmgError(f"--set {word}: {name} is given twice; separate its values by commas, as in {name}=1,2")
-        parts = _LIST_ITEM.findall(rest)
-        if not all(part.strip() for part in parts or ("",)) or ",".join(parts) != rest:
+        items = _LIST_ITEM.findall(rest)
+        if not all(item.strip() for item in items or ("",)) or ",".join(items) != rest:
             raise GmgError(f"--set {word}: a value is missing, or a quote is not closed; an empty one is ''")
-        if any(part.count("[") != part.count("]") for part in parts if part.strip()[0] not in "\"'"):
+        if any(item.count("[") != item.count("]") for item in items if item.strip()[0] not in "\"'"):
             raise GmgError(f"--set {word}: remove the brackets, or quote a value that contains commas")
         try:
             check_placeholder(name)
         except ValueError as error:
             raise GmgError(f"--set {word}: {error}") from error
-        values[name] = tuple(_value(part.strip()) for part in parts)
+        values[name] = tuple(_parse_value(item.strip()) for item in items)
     return values
 
 
-def storable(value: Value) -> Value:
-    """Returns a value that JSON and SQLite can store: numbers out of range become text."""
+def as_storable(value: Value) -> Value:
+    """Returns the value as JSON and SQLite can store it: numbers out of range become text."""
     if isinstance(value, bool | str):
         return value
     fits = math.isfinite(value) and (isinstance(value, float) or -(1 << 63) <= value < 1 << 63)
     return value if fits else str(value)
 
 
-def _value(text: str) -> Value:
+def _parse_value(text: str) -> Value:
     try:
         value = parse_toml(f"value = {text}")["value"] if "\n" not in text else text
     except ValueError:
@@ -182,30 +182,30 @@ def _value(text: str) -> Value:
     return value if isinstance(value, bool | int | float | str) else text
 
 
-def safe(text: str) -> str:
-    """Replaces runs of characters other than letters, digits and `._=,+-` by a dash.
+def safe_name(text: str) -> str:
+    """Returns `text` with runs of characters other than letters, digits and `._=,+-` replaced by a dash.
 
-    Letters are composed (NFC), as some file systems treat two spellings of a letter as one name.
+    Letters are composed (NFC), because some file systems take two spellings of a letter for one name.
     """
-    return "-".join(part for part in _UNSAFE.split(unicodedata.normalize("NFC", text)) if part)
+    return "-".join(filter(None, _UNSAFE.split(unicodedata.normalize("NFC", text))))
 
 
 def is_job_name(name: str) -> bool:
-    """True if an experiment may have that name."""
-    unchanged = unicodedata.normalize("NFC", name) == safe(name)
+    """Returns True if an experiment may have this name."""
+    unchanged = unicodedata.normalize("NFC", name) == safe_name(name)
     return unchanged and not name.startswith(tuple(".-=,+")) and 0 < len(name.encode()) <= MAX_NAME_BYTES
 
 
 def check_placeholder(name: str) -> None:
-    """Raises `ValueError` unless a sweep's placeholder can have that name."""
-    if name in BUILT_IN and name != "seed":  # a job's own seed wins
+    """Raises `ValueError` unless a sweep's placeholder can have this name."""
+    if name in BUILT_IN and name != "seed":  # a sweep may set the seed
         raise ValueError(f"{{{name}}} is filled in by gmg-tui itself; choose another name")
     if not NAME.fullmatch(name):
         raise ValueError(f"{name} cannot be a placeholder; use letters, digits, '_', '-' and '.'")
 
 
-def _convert(where: str, tree: dict[str, Any]) -> Settings:
-    """Converts a file's content. Raises `GmgError` with the path of the error, such as `sweep.toml: grid.lr[0]`."""
+def _convert(source: str, tree: dict[str, Any]) -> Settings:
+    """Converts settings. Raises `GmgError` with their `source` and the invalid key, such as `sweep.toml: grid.lr[0]`."""
     try:
         return msgspec.convert(tree, Settings)
     except msgspec.ValidationError as error:
@@ -224,5 +224,5 @@ def _convert(where: str, tree: dict[str, Any]) -> Settings:
             text = f"unknown key {unknown[1]}{nearest(unknown[1], keys) or hint}"
         elif text.startswith("Expected"):
             text = text[0].lower() + text[1:].replace("`", "")
-        prefix = "" if where.startswith("--") or not path else f"{path}: "
-        raise GmgError(f"{where}: {prefix}{text}") from error
+        prefix = "" if source.startswith("--") or not path else f"{path}: "
+        raise GmgError(f"{source}: {prefix}{text}") from error

@@ -11,24 +11,24 @@ from gmg_tui.model.tuning import FPS, Answer, Best, MemoryLine, Together, TrialK
 
 _KNEE_TOLERANCE_SE = 0.3
 """Standard errors by which a value may fall below the knee."""
-_WARN_SLOW = 0.05
-"""Relative difference from a typical slot that causes a warning."""
-_WARN_SPREAD = 0.03
-"""Relative variation between trials that causes a warning."""
+_MAX_SLOT_DIFFERENCE = 0.05
+"""Relative difference from a typical slot above which there is a warning."""
+_MAX_SPREAD = 0.03
+"""Relative variation between trials above which there is a warning."""
 _MEMORY_BOUND_RATIO = 1.05
-"""Memory bounds the fastest value if the largest that fits is at most this many times as large."""
-_WARN_SHORT_S = 20.0
-"""Shorter measurements cause a warning."""
+"""Memory limits the fastest value if the largest that fits is at most this many times as large."""
+_MIN_RELIABLE_S = 20.0
+"""Seconds of measurement below which there is a warning."""
 
 
 def recommended(record: Record) -> int:
-    """Returns the smallest value within the knee of the fastest, or the one measured on all slots at once."""
+    """Returns the value measured on all slots at once; before that, the smallest within the knee of the fastest."""
     together = record.measured(TrialKind.TOGETHER)
     return together[0].value if together else _within_knee(record, _candidates(record))[0].value
 
 
 def leaders(record: Record) -> list[int]:
-    """Returns the values to repeat: the smallest within the knee, the fastest, and the next fastest within the knee."""
+    """Returns up to three values to repeat, all within the knee: the smallest, then the fastest ones."""
     within = _within_knee(record, record.points(repeats=False))
     ranking = sorted(within[1:], key=lambda point: -point.score)
     return list(dict.fromkeys([within[0].value, *(point.value for point in ranking)]))[:3]
@@ -39,7 +39,7 @@ def answer(record: Record) -> Answer:
     names = tuple(record.slots)
     model = model_of(record.slots[names[0]])
     if not record.ran:
-        return Answer(model=model, slots=names, edge=record.edge, warnings=tuple(_not_measured(record)))
+        return Answer(model=model, slots=names, edge=record.edge, warnings=tuple(_unmeasured_warnings(record)))
     line = record.memory_line
     return Answer(
         model=model,
@@ -51,12 +51,12 @@ def answer(record: Record) -> Answer:
         memory=None if line is None else MemoryLine(line.base_mib, line.per_unit_mib, record.memory_end),
         together=_joint_result(record, recommended(record)),
         factors=record.fit.factors,
-        warnings=(*_warnings(record), *_not_measured(record)),
+        warnings=(*_warnings(record), *_unmeasured_warnings(record)),
     )
 
 
 def conclusion(record: Record) -> str:
-    """Returns the reason for the end of the search, in a few words."""
+    """Returns the reason that the search has ended, in a few words."""
     if not record.ran:
         low = record.spec.low
         state, problem = TrialState.SKIPPED, "could not be measured"
@@ -81,7 +81,7 @@ def _fastest(points: Iterable[Point]) -> Point:
 
 
 def _within_knee(record: Record, points: list[Point]) -> list[Point]:
-    """Returns the points whose score is within the knee of the fastest, given the noise, the smallest value first."""
+    """Returns the points whose score is within the knee of the fastest, allowing for noise, the smallest value first."""
     fastest = _fastest(points)
     target = fastest.score * (1 - record.spec.knee_pct / 100)
 
@@ -99,7 +99,7 @@ def _best(record: Record, value: int) -> Best:
     return Best(
         value=value,
         rate=math.exp(fmean(scores)),
-        margin_pct=record.fit.margin_pct(max(1, len(scores) - 1)),  # choosing among several costs some certainty
+        margin_pct=record.fit.margin_pct(max(1, len(scores) - 1)),  # the choice among several costs one
         memory_mib=max((trial.memory_mib for trial in trials if trial.memory_mib is not None), default=None),
         gpu_util_pct=mean(trial.gpu_util_pct for trial in trials),
         power_w=mean(trial.power_w for trial in trials),
@@ -107,7 +107,7 @@ def _best(record: Record, value: int) -> Best:
 
 
 def _joint_result(record: Record, value: int) -> Together | None:
-    """Returns the result of all slots at once, unbiased because it was measured after the choice."""
+    """Returns the result on all slots at once, unbiased because measured after the choice; None without one."""
     measured = record.measured(TrialKind.TOGETHER)
     rates = {trial.slot: trial.rate for trial in measured if trial.value == value and trial.rate is not None}
     if not rates:
@@ -124,29 +124,29 @@ def _warnings(record: Record) -> Iterator[str]:
     """Yields the limitations of the answer, a sentence each."""
     fastest, chosen = _fastest(_candidates(record)).value, recommended(record)
     for slot, factor in record.fit.factors.items():
-        if abs(factor - 1) > _WARN_SLOW:
+        if abs(factor - 1) > _MAX_SLOT_DIFFERENCE:
             kind = "slower" if factor < 1 else "faster"
             yield f"{slot} is {100 * abs(factor - 1):.0f} % {kind} than a typical slot."
     if fastest == record.curve.top.value:  # otherwise larger values are known to be slower
-        yield from _upper_bound(record, fastest)
-    tight = [slot for slot in record.slots if not record.fits(chosen, slot)]
-    if tight:
-        yield f"{chosen:,} leaves too little memory free on {', '.join(tight)}."
-    if record.fit.freedom and record.fit.spread > _WARN_SPREAD:
+        yield from _limit_warning(record, fastest)
+    tight_slots = [slot for slot in record.slots if not record.fits(chosen, slot)]
+    if tight_slots:
+        yield f"{chosen:,} leaves too little memory free on {', '.join(tight_slots)}."
+    if record.fit.freedom and record.fit.spread > _MAX_SPREAD:
         yield f"The same value differs by {100 * record.fit.spread:.0f} % from trial to trial."
     if disturbed := [trial for trial in record.trials if trial.disturbance is not None]:
         count, first = units.count(len(disturbed), "trial"), disturbed[0]
         yield f"{count} of {len(record.trials)} shared the machine; in #{first.number} {first.disturbance}."
-    if record.spec.settle_s < _WARN_SHORT_S:
-        yield f"Trials were measured for {record.spec.settle_s:g} s; reliable rates need {_WARN_SHORT_S:g} s."
-    at_once = [trial for trial in record.trials if (trial.value, trial.kind) == (chosen, TrialKind.TOGETHER)]
-    failed = {trial.slot: trial.reason for trial in at_once if trial.state is TrialState.FAILED}
+    if record.spec.settle_s < _MIN_RELIABLE_S:
+        yield f"Trials were measured for {record.spec.settle_s:g} s; reliable rates need {_MIN_RELIABLE_S:g} s."
+    together = [trial for trial in record.trials if (trial.value, trial.kind) == (chosen, TrialKind.TOGETHER)]
+    failed = {trial.slot: trial.reason for trial in together if trial.state is TrialState.FAILED}
     for slot, reason in failed.items():
         yield f"{chosen:,} did not run on {slot} with all slots at once: {reason or 'unknown reason'}."
 
 
-def _upper_bound(record: Record, fastest: int) -> Iterator[str]:
-    """Yields a warning if larger values than the fastest could not be tried."""
+def _limit_warning(record: Record, fastest: int) -> Iterator[str]:
+    """Yields a warning if values above the fastest could not be tried."""
     edge, end = record.edge, record.memory_end
     better = "faster" if record.spec.metric == FPS else "better"
     if edge is not None and is_out_of_memory(edge.reason):
@@ -158,7 +158,7 @@ def _upper_bound(record: Record, fastest: int) -> Iterator[str]:
         yield f"{fastest:,} is the largest value allowed; more may be {better}."
 
 
-def _not_measured(record: Record) -> Iterator[str]:
+def _unmeasured_warnings(record: Record) -> Iterator[str]:
     """Yields the slots and values without a rate, a sentence each."""
     if record.other_models:
         names = ", ".join(f"{slot.name} ({model_of(slot)})" for slot in record.other_models)
@@ -166,5 +166,5 @@ def _not_measured(record: Record) -> Iterator[str]:
     largest = max(record.ran, default=0)
     for value in sorted(value for value in record.failed if value < largest):
         yield f"{value:,} did not run, though {largest:,} did."
-    for value in sorted(record.given_up):
+    for value in sorted(record.unmeasured):
         yield f"{value:,} could not be measured undisturbed."

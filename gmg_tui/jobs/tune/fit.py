@@ -1,4 +1,4 @@
-"""The fit of the trials: a rate is the value's rate on a typical slot, times the slot's factor, times noise.
+"""Fits the trials: a trial's rate is the value's rate on a typical slot, times the slot's factor, times noise.
 
 `RateMeter` measures the rate of one trial until it is steady, within the bounds of `--settle`.
 """
@@ -12,7 +12,7 @@ from gmg_tui.model.tuning import TrialKind, TuneSpec
 
 _FIT_ROUNDS = 8
 _MIN_GAP = 0.04
-"""Relative difference above which a slot is corrected if the noise is unknown."""
+"""Relative difference above which a slot is corrected for if the noise is unknown."""
 MIN_INTERVAL = 0.005
 """Minimum relative half-width of an interval; rates that drift by less than twice that are steady."""
 
@@ -28,8 +28,8 @@ class Sample(NamedTuple):
 
     slot: str
     key: tuple[int, bool]
-    """The value, and True if all slots were measured at once."""
-    log: float
+    """The value, and True if it was measured on all slots at once."""
+    log_rate: float
 
 
 class Fit(NamedTuple):
@@ -40,14 +40,14 @@ class Fit(NamedTuple):
     spread: float
     """Relative standard deviation of a trial; infinite if no value was repeated."""
     freedom: int
-    """Its degrees of freedom."""
+    """Degrees of freedom of `spread`."""
 
-    def corrected(self, sample: Sample) -> float:
-        """Returns the logarithm of the rate that a typical slot would have reached."""
-        return sample.log - math.log(self.factors.get(sample.slot, 1.0))
+    def correct(self, sample: Sample) -> float:
+        """Returns the logarithm of the rate on a typical slot."""
+        return sample.log_rate - math.log(self.factors.get(sample.slot, 1.0))
 
     def margin_pct(self, count: int = 1) -> float | None:
-        """Returns half of the 95 % interval of a mean of `count` trials, in percent; None with too few repeats.
+        """Returns the half-width of the 95 % interval of a mean of `count` trials, in percent; None with too few repeats.
 
         The choice of a value costs one degree of freedom.
         """
@@ -63,28 +63,28 @@ def fit(samples: Sequence[Sample]) -> Fit:
     for sample in samples:
         slots_of.setdefault(sample.key, set()).add(sample.slot)
     shared = [sample for sample in samples if len(slots_of[sample.key]) > 1]
-    slots: dict[str, float] = dict.fromkeys(sorted({sample.slot for sample in shared}), 0.0)
-    for _ in range(_FIT_ROUNDS if len(slots) > 1 else 0):
-        keys = _means((sample.key, sample.log - slots[sample.slot]) for sample in shared)
-        slots = _means((sample.slot, sample.log - keys[sample.key]) for sample in shared)
-    usual = sorted(slots.values())[len(slots) // 2] if slots else 0.0  # the faster of two: the slower one has a problem
-    slots = {slot: log - usual for slot, log in sorted(slots.items())}
-    spread, freedom = _spread(samples, slots)
+    logs: dict[str, float] = dict.fromkeys(sorted({sample.slot for sample in shared}), 0.0)
+    for _ in range(_FIT_ROUNDS if len(logs) > 1 else 0):
+        keys = _means((sample.key, sample.log_rate - logs[sample.slot]) for sample in shared)
+        logs = _means((sample.slot, sample.log_rate - keys[sample.key]) for sample in shared)
+    typical = sorted(logs.values())[len(logs) // 2] if logs else 0.0  # of two, the faster: the slower has a problem
+    logs = {slot: log - typical for slot, log in sorted(logs.items())}
+    spread, freedom = _spread(samples, logs)
     counts = Counter(sample.slot for sample in shared)
-    clear = {
+    significant = {
         slot: log
-        for slot, log in slots.items()
+        for slot, log in logs.items()
         if abs(log) > (t_95(freedom) * max(MIN_INTERVAL, spread * math.sqrt(2 / counts[slot])) if freedom else _MIN_GAP)
     }
-    spread, freedom = _spread(samples, clear)
-    return Fit({slot: math.exp(log) for slot, log in clear.items()}, spread, freedom)
+    spread, freedom = _spread(samples, significant)
+    return Fit({slot: math.exp(log) for slot, log in significant.items()}, spread, freedom)
 
 
-def _spread(samples: Sequence[Sample], slots: Mapping[str, float]) -> tuple[float, int]:
+def _spread(samples: Sequence[Sample], logs: Mapping[str, float]) -> tuple[float, int]:
     """Returns the standard deviation of a trial, given the logarithms of the slots' factors, and its degrees of freedom."""
-    keys = _means((sample.key, sample.log - slots.get(sample.slot, 0.0)) for sample in samples)
-    residual = sum((sample.log - slots.get(sample.slot, 0.0) - keys[sample.key]) ** 2 for sample in samples)
-    freedom = len(samples) - len(keys) - max(0, len(slots) - (1 if 0.0 in slots.values() else 0))
+    keys = _means((sample.key, sample.log_rate - logs.get(sample.slot, 0.0)) for sample in samples)
+    residual = sum((sample.log_rate - logs.get(sample.slot, 0.0) - keys[sample.key]) ** 2 for sample in samples)
+    freedom = len(samples) - len(keys) - max(0, len(logs) - (1 if 0.0 in logs.values() else 0))
     return (math.sqrt(residual / freedom), freedom) if freedom > 0 else (math.inf, 0)
 
 
@@ -110,23 +110,23 @@ class Mark(NamedTuple):
 class RateMeter:
     """The rate of one trial as its counts arrive.
 
-    Windows before one that differs from them are a warm-up, and do not count. The rate has no confidence interval here:
-    its uncertainty shows between trials, not within one.
+    Windows before one with a different rate are warm-up, and do not count. The rate has no confidence interval here: its
+    uncertainty shows between trials, not within one.
     """
 
     def __init__(self, spec: TuneSpec, kind: TrialKind) -> None:
-        """Prepares to measure a trial of `kind`; on all slots at once, a trial is measured three times as long."""
-        self._high_s = 3 * spec.settle_s
-        self._low_s = self._high_s if kind is TrialKind.TOGETHER else spec.settle_s
+        """Prepares for a trial of `kind`; one on all slots at once is measured for the maximum time."""
+        self._max_s = 3 * spec.settle_s
+        self._min_s = self._max_s if kind is TrialKind.TOGETHER else spec.settle_s
         self._window_s = spec.settle_s / 2
         self._marks: list[Mark] = []
-        """The ends of the windows; the first is the start of the measurement."""
+        """The ends of the windows, after the start of the measurement."""
         self._last: Mark | None = None
         self._steady_from = 0
-        """Index of the mark at the start of the consistent windows."""
+        """Index of the mark at which the consistent windows start."""
 
     def add(self, amount: float, time_s: float) -> None:
-        """Adds a count; one smaller than the last comes from another loop, and restarts the measurement."""
+        """Adds a count. A smaller one than the last comes from another loop, and restarts the measurement."""
         mark = Mark(amount, time_s)
         if self._last is not None and (amount < self._last.amount or time_s < self._last.time_s):
             self._marks, self._steady_from = [], 0
@@ -135,36 +135,36 @@ class RateMeter:
             self._marks.append(mark)
         elif time_s - self._marks[-1].time_s >= self._window_s:
             self._marks.append(mark)
-            before = len(self._marks) - 2
-            if before > self._steady_from:
-                steady = _rate(self._marks[self._steady_from], self._marks[before])
-                if abs(_rate(self._marks[before], mark) - steady) > 2 * MIN_INTERVAL * abs(steady):
-                    self._steady_from = before
+            previous = len(self._marks) - 2
+            if previous > self._steady_from:
+                steady = _rate(self._marks[self._steady_from], self._marks[previous])
+                if abs(_rate(self._marks[previous], mark) - steady) > 2 * MIN_INTERVAL * abs(steady):
+                    self._steady_from = previous
 
     @property
     def rate(self) -> float | None:
-        """The rate of the last consistent windows, or of the second half if there are none."""
+        """The rate of the last consistent windows, else of the second half; None before the second count."""
         if self._last is None or self._last == self._marks[0]:
             return None
         if len(self._marks) < 2:
             return _rate(self._marks[0], self._last)
-        begin = self._marks[self._steady_from if self._steady else len(self._marks) // 2 - (len(self._marks) == 2)]
-        return _rate(begin, self._marks[-1])
+        start = self._marks[self._steady_from if self._is_steady else len(self._marks) // 2 - (len(self._marks) == 2)]
+        return _rate(start, self._marks[-1])
 
     @property
     def measured_s(self) -> float:
-        """Seconds since the first count."""
+        """Seconds between the first and the last count."""
         return self._last.time_s - self._marks[0].time_s if self._last is not None else 0.0
 
     @property
     def is_done(self) -> bool:
         """True once the rate has been steady long enough, or the maximum time is over."""
-        return self.measured_s >= (self._low_s if self._steady else self._high_s)
+        return self.measured_s >= (self._min_s if self._is_steady else self._max_s)
 
     @property
-    def _steady(self) -> bool:
+    def _is_steady(self) -> bool:
         return len(self._marks) - self._steady_from > 2
 
 
-def _rate(begin: Mark, end: Mark) -> float:
-    return (end.amount - begin.amount) / (end.time_s - begin.time_s) if end.time_s > begin.time_s else 0.0
+def _rate(start: Mark, end: Mark) -> float:
+    return (end.amount - start.amount) / (end.time_s - start.time_s) if end.time_s > start.time_s else 0.0

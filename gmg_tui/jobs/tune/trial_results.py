@@ -1,8 +1,8 @@
-"""The results of the trials so far: the values that run, their rates, and their memory.
+"""The results of the trials: the values that run, their rates, and their memory.
 
-A step of n environments takes a time t(n) = n / rate, which is flat at first, then grows in proportion, with occasional
-jumps, and hardly ever grows more slowly. So a straight line through two measured points is a lower bound of t beyond
-them, and n divided by it is an upper bound of the rate.
+A step of n environments takes the time t(n) = n / rate. It is flat at first, then grows in proportion, with occasional
+jumps; its growth hardly ever slows down. So a straight line through two measured points is a lower bound of t beyond
+them, and n divided by that is an upper bound of the rate.
 """
 
 import math
@@ -20,17 +20,17 @@ from gmg_tui.model.tuning import Edge, MemoryLine, Trial, TrialKind, TrialState,
 from gmg_tui.scripts.genesis.output.failure_signs import FailureKind, sign_of
 
 MAX_TRIALS = 2
-"""Maximum trials of a value that fails or is skipped."""
+"""Maximum trials of a value that fail or are skipped."""
 _MAX_CONSTANT_SPREAD = 0.02
-"""Relative difference of memory between the smallest and the largest value below which memory is constant."""
+"""Relative difference of memory between the smallest and the largest value below which it counts as constant."""
 _MAX_NOISE = 0.05
 """Upper limit of the noise assumed in decisions."""
 _MIN_LIMIT_RATIO = 0.95
-"""Minimum ratio of a slot's limit to the emptiest slot's for it to run the same values."""
-_KEPT_HEADROOM_SHARE = 0.5
+"""Minimum ratio of a slot's limit to that of the emptiest slot, for both to run the same values."""
+_RAN_HEADROOM_SHARE = 0.5
 """Share of the headroom that suffices for a value that has run: free memory varies, and the line is an estimate."""
 _MIN_LINE_RATIO = 1.8
-"""Minimum ratio of two values for a line through their points: closer ones would give noise."""
+"""Minimum ratio of two values for a line through their points: between closer ones, noise prevails."""
 
 
 class Point(NamedTuple):
@@ -64,46 +64,46 @@ class Curve:
 
     def gain(self) -> float:
         """Returns the relative gain of the better of the last two doublings; infinite if there were fewer."""
-        steps = [self._best_until(self.top.value / part) for part in (1, 2, 4)]
-        if steps[2] <= 0:
+        scores = [self._best_score(self.top.value / divisor) for divisor in (1, 2, 4)]
+        if scores[2] <= 0:
             return math.inf
-        return max(steps[0] / steps[1], steps[1] / steps[2]) - 1
+        return max(scores[0] / scores[1], scores[1] / scores[2]) - 1
 
-    def promise(self, index: int, end: int) -> float:
-        """Returns the upper bound of scores between a point and the value `end`."""
+    def score_bound(self, index: int, end: int) -> float:
+        """Returns an upper bound of the scores between a point and the value `end`."""
         point = self.points[index]
         distant = [other for other in self.points if other.value * _MIN_LINE_RATIO <= point.value]
-        before = distant[-1] if distant else self.points[0]
-        slope = 0.0 if before == point else max(0.0, (point.time - before.time) / (point.value - before.value))
+        base = distant[-1] if distant else self.points[0]
+        slope = 0.0 if base == point else max(0.0, (point.time - base.time) / (point.value - base.value))
         return max(point.score, end / (point.time + slope * (end - point.value)))
 
-    def _best_until(self, value: float) -> float:
-        return max((point.score for point in self.points if point.value <= value), default=0.0)
+    def _best_score(self, max_value: float) -> float:
+        return max((point.score for point in self.points if point.value <= max_value), default=0.0)
 
 
-def rounded_down(value: float, *, nearest: bool = False) -> int:
-    """Rounds down, or to the nearest, to a multiple of a power of two that is at most 1.6 % of the value.
+def round_down(value: float, *, nearest: bool = False) -> int:
+    """Returns `value` rounded to a multiple, the next lower or the nearest, of a power of two of at most 1.6 % of it.
 
-    It is a number that a person would type. The multiples are of 64 at 4,096, of 256 at 16,384, of 1 up to 127.
+    The result is a number that a person would type: a multiple of 64 at 4,096, of 256 at 16,384, of 1 up to 127.
     """
     grain = 1 << max(0, math.floor(math.log2(max(value, 1))) - 6)
     return math.floor(value / grain + nearest / 2) * grain
 
 
-def between(low: int, high: int, count: int = 1) -> list[int]:
-    """Returns up to `count` values strictly between the two, evenly spaced by their logarithm."""
+def values_between(low: int, high: int, count: int = 1) -> list[int]:
+    """Returns up to `count` values strictly between `low` and `high`, evenly spaced by logarithm."""
     ratio = (high / low) ** (1 / (count + 1))
-    values = {rounded_down(low * ratio**step, nearest=True) for step in range(1, count + 1)}
+    values = {round_down(low * ratio**step, nearest=True) for step in range(1, count + 1)}
     return sorted(value for value in values if low < value < high)
 
 
 def model_of(slot: Slot) -> str:
-    """Returns the model of a slot's GPU by NVML; `CPU` for a CPU slot."""
+    """Returns the model of a slot's GPU according to NVML; `CPU` for a CPU slot."""
     return slot.gpu.name if slot.gpu is not None else "CPU"
 
 
 def memory_of(slot: Slot) -> int | None:
-    """Returns the memory of a slot's GPU, MiB; None if unknown, and on the CPU."""
+    """Returns the total memory of a slot's GPU in MiB; None if unknown, and on a CPU slot."""
     return slot.gpu.memory_total_mib if slot.gpu is not None else None
 
 
@@ -115,11 +115,11 @@ class Record:
         self.spec = spec
         self.slots = {slot.name: slot for slot in slots if model_of(slot) == model}
         self.other_models = [slot for slot in slots if model_of(slot) != model]
-        self.trials = [_checked(trial) for trial in trials if trial.slot in self.slots and trial.state.ended]
+        self.trials = [_check_rate(trial) for trial in trials if trial.slot in self.slots and trial.state.ended]
         self.alone = [trial for trial in self.trials if trial.kind is not TrialKind.TOGETHER]
-        """The trials except those on all slots at once."""
+        """The trials that were not on all slots at once."""
         self.free_mib: dict[str, float] = {}
-        """The free memory of each slot while no worker runs there."""
+        """The free memory while no worker runs on a slot, by slot."""
 
     # Values that run
 
@@ -134,7 +134,7 @@ class Record:
 
     @cached_property
     def failed(self) -> set[int]:
-        """The values that do not run: one trial ran out of memory, or two failed, unless more trials succeeded."""
+        """The values that do not run: a trial ran out of memory, or two failed, unless more were measured."""
         counts = self._counts
         out_of_memory = {trial.value for trial in self.alone if is_out_of_memory(trial.reason)}
         failures = {value: n for (value, state), n in counts.items() if state is TrialState.FAILED}
@@ -147,19 +147,19 @@ class Record:
         return {value for value, state in self._counts if state is TrialState.MEASURED} - self.failed
 
     @property
-    def given_up(self) -> set[int]:
-        """The values that could not be measured, but may run."""
+    def unmeasured(self) -> set[int]:
+        """The values that were not measured in `MAX_TRIALS` trials, although they may run."""
         return {value for value, _ in self._counts if not self.is_usable(value)} - self.failed - self.ran
 
     def is_usable(self, value: int) -> bool:
-        """True if another trial of this value is worthwhile."""
+        """Returns True if another trial of this value is worthwhile."""
         counts = self._counts
-        lost = counts[value, TrialState.FAILED] + counts[value, TrialState.SKIPPED]
-        return value not in self.failed and lost < MAX_TRIALS + counts[value, TrialState.MEASURED]
+        unmeasured = counts[value, TrialState.FAILED] + counts[value, TrialState.SKIPPED]
+        return value not in self.failed and unmeasured < MAX_TRIALS + counts[value, TrialState.MEASURED]
 
     @property
     def edge(self) -> Edge | None:
-        """The smallest failed value above all that ran."""
+        """The smallest failed value above all that ran; None if there is none."""
         largest = max(self.ran, default=0)
         value = min((value for value in self.failed if value > largest), default=None)
         if value is None:
@@ -192,11 +192,11 @@ class Record:
         scores: dict[int, list[tuple[TrialKind, float]]] = {}
         for trial in self.alone:
             if trial.state is TrialState.MEASURED:
-                scores.setdefault(trial.value, []).append((trial.kind, self.fit.corrected(self._sample(trial))))
+                scores.setdefault(trial.value, []).append((trial.kind, self.fit.correct(self._sample(trial))))
         return scores
 
     def points(self, *, repeats: bool) -> list[Point]:
-        """Returns the points of the values that ran, by their repeats or their other trials, the smallest value first."""
+        """Returns the points of the values that ran, from repeats or from other trials, the smallest value first."""
         points = []
         for value in sorted(self.ran):
             scores = [score for kind, score in self._scores[value] if (kind is TrialKind.CONFIRM) is repeats]
@@ -231,38 +231,38 @@ class Record:
 
     @property
     def memory_end(self) -> int | None:
-        """The largest value that leaves the headroom on the emptiest slot and similar ones; None if unknown."""
-        limits = [limit for slot in self.slots if (limit := self._limit(slot)) is not None]
+        """The largest value that leaves the headroom on the emptiest slot and similar slots; None if unknown."""
+        limits = [limit for slot in self.slots if (limit := self._memory_limit(slot)) is not None]
         if not limits or len(limits) < len(self.slots):
             return None
         return min(limit for limit in limits if limit >= _MIN_LIMIT_RATIO * max(limits))
 
     def fits(self, value: int, slot: str) -> bool:
-        """True if a value may run on a slot: it has run there, or leaves the headroom."""
+        """Returns True if a value may run on a slot: it has run there, leaves the headroom, or is the smallest."""
         if any((trial.slot, trial.value, trial.state) == (slot, value, TrialState.MEASURED) for trial in self.alone):
             return True
-        limit = self._limit(slot, _KEPT_HEADROOM_SHARE if value in self.ran else 1.0)
+        limit = self._memory_limit(slot, _RAN_HEADROOM_SHARE if value in self.ran else 1.0)
         return limit is None or value <= limit or value == self.spec.low
 
-    def _limit(self, slot: str, headroom_share: float = 1.0) -> int | None:
+    def _memory_limit(self, slot: str, headroom_share: float = 1.0) -> int | None:
         line, total_mib = self.memory_line, memory_of(self.slots[slot])
         if line is None or total_mib is None or line.per_unit_mib <= 0:
             return None
         free_mib = min(self.free_mib.get(slot, total_mib), total_mib)
         usable_mib = free_mib - total_mib * headroom_share * self.spec.headroom_pct / 100
-        return max(0, rounded_down((usable_mib - line.base_mib) / line.per_unit_mib))
+        return max(0, round_down((usable_mib - line.base_mib) / line.per_unit_mib))
 
 
 def is_out_of_memory(reason: str | None) -> bool:
-    """True if the GPU ran out of memory; not for the host's memory, which SIGKILL only suggests."""
+    """Returns True if the GPU ran out of memory; not for the host's memory, which SIGKILL only suggests."""
     if not reason:
         return False
     sign = sign_of(reason.encode())
     return reason.startswith(FailureKind.MEMORY) or (sign is not None and sign.kind is FailureKind.MEMORY)
 
 
-def _checked(trial: Trial) -> Trial:
-    """Returns the trial, marked as failed unless its rate is positive: ratios need that."""
+def _check_rate(trial: Trial) -> Trial:
+    """Returns the trial, marked as failed if it was measured without a positive rate: ratios need one."""
     if trial.state is not TrialState.MEASURED or (trial.rate is not None and 0 < trial.rate < math.inf):
         return trial
     reason = "no rate" if trial.rate is None else f"the metric was {trial.rate:g}, and ratios need positive values"

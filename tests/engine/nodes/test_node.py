@@ -407,7 +407,7 @@ async def test_the_lines_of_an_agent_follow_those_of_the_one_it_replaces() -> No
     for agent, first, *texts in (("1", 0, "a", "b"), ("1", 1, "b", "c"), ("2", 0, "d"), ("2", 0, "d", "e")):
         node.session = Session(spec, (engine_slot.slot,), 0, 0.0, "", id=str(agent))
         fleet._lines(Lines("n1/cpu0", int(first), tuple(map(str, texts))))
-    assert engine_slot.ring.since(0) == (0, [b"a", b"b", b"c", b"d", b"e"])
+    assert engine_slot.ring.lines_from(0) == (0, [b"a", b"b", b"c", b"d", b"e"])
 
 
 async def _events(*events: Update) -> AsyncIterator[Update]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gmg_tui.cli.run_spec import sweep_ddp
 from gmg_tui.jobs.sweep import plan
 from gmg_tui.jobs.sweep.plan import Plan
-from gmg_tui.jobs.sweep.settings import Settings, from_options, is_job_name, parse_sets, read, storable
+from gmg_tui.jobs.sweep.settings import Settings, as_storable, from_options, is_job_name, parse_sets, read
 from gmg_tui.model import DdpSpec, RunSpec, SweepSpec
 from gmg_tui.model.errors import GmgError
 from tests.cli.scripted import options_of_run
@@ -251,7 +251,7 @@ def test_gpus_have_the_syntax_of_the_option(gpus: int | str | tuple[int | str, .
 
 @given(st.one_of(st.booleans(), st.integers(), st.floats(), st.text()))
 def test_every_value_survives_the_store(value: bool | int | float | str) -> None:
-    kept = storable(value)
+    kept = as_storable(value)
     again = msgspec.json.decode(msgspec.json.encode(kept), type=bool | int | float | str)
     assert (again, type(again)) == (kept, type(kept))
 

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from gmg_tui.cli.run import check_comparable
 from gmg_tui.jobs.tune.fit import Fit, RateMeter, Sample, fit
-from gmg_tui.jobs.tune.trial_results import Curve, Point, Record, between, is_out_of_memory, rounded_down
+from gmg_tui.jobs.tune.trial_results import Curve, Point, Record, is_out_of_memory, round_down, values_between
 from gmg_tui.model import Session
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.tuning import Trial, TrialKind, TrialState, TuneSpec
@@ -23,14 +23,14 @@ from tests.jobs.tune.simulated import H100, slot_of
 
 @given(st.floats(1, 1e9))
 def test_rounding_costs_less_than_two_per_cent(value: float) -> None:
-    assert rounded_down(value) <= value < rounded_down(value) + max(1, 0.016 * value)
-    assert abs(rounded_down(value, nearest=True) / value - 1) <= (0.5 if value < 64 else 0.008)
+    assert round_down(value) <= value < round_down(value) + max(1, 0.016 * value)
+    assert abs(round_down(value, nearest=True) / value - 1) <= (0.5 if value < 64 else 0.008)
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(1, 5))
 def test_values_between_two_values_lie_between_them(first: int, other: int, count: int) -> None:
     low, high = sorted((first, other))
-    values = between(low, high, count)
+    values = values_between(low, high, count)
     assert all(low < value < high for value in values)
     assert len(set(values)) == len(values) <= count
 
@@ -65,14 +65,14 @@ def test_memory_that_does_not_grow_sets_no_limit() -> None:
 def test_headroom_and_memory_used_by_others_lower_the_largest_value(free_mib: float | None, expected: int) -> None:
     record = record_of((64, 564), (4096, 4596))
     record.free_mib |= {"gpu0": free_mib} if free_mib is not None else {}
-    assert record.memory_end == (rounded_down(expected) if expected else 0)
+    assert record.memory_end == (round_down(expected) if expected else 0)
 
 
 def test_gpus_with_similar_free_memory_run_the_same_values() -> None:
     memory = [(1024, 1424.0), (4096, 4496.0)]
     record = record_of(*memory, slots=4)
     record.free_mib |= {"gpu0": 79_000.0, "gpu1": 78_000.0, "gpu2": 30_000.0}
-    end = rounded_down(78_000.0 - 8000 - 400)
+    end = round_down(78_000.0 - 8000 - 400)
     assert record.memory_end == end
     assert [record.fits(end, name) for name in record.slots] == [True, True, False, True]
     record = record_of(*memory, (end, end + 2400.0), slots=4)
@@ -146,8 +146,8 @@ def test_the_gain_is_that_of_the_last_doublings() -> None:
 def test_a_promise_extrapolates_the_step_time_linearly() -> None:
     """FIELD: the line of the time through two values predicts a third to half a per cent."""
     line = Curve([Point(3000, 4.588e6), Point(15_000, 10.97e6)])
-    assert line.promise(1, 17_000) == pytest.approx(11.50e6, rel=0.006)
-    assert line.promise(0, 15_000) == pytest.approx(5 * 4.588e6)
+    assert line.score_bound(1, 17_000) == pytest.approx(11.50e6, rel=0.006)
+    assert line.score_bound(0, 15_000) == pytest.approx(5 * 4.588e6)
 
 
 # The measurement of a trial

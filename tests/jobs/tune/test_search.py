@@ -222,8 +222,8 @@ def test_the_first_value_fails_with_its_own_reason() -> None:
 def test_the_expected_number_of_trials_is_near_the_final_one(slots: int) -> None:
     begun = tune(FRANKA.world(slots=slots), stop_after=3)
     after = len(tune(FRANKA.world(slots=slots)).trials)
-    assert 3 < begun.search.expected() <= 2 * after
-    assert after <= 2 * begun.search.expected()
+    assert 3 < begun.search.estimate_trials() <= 2 * after
+    assert after <= 2 * begun.search.estimate_trials()
 
 
 def test_stopping_keeps_the_answer_so_far() -> None:
