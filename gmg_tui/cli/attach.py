@@ -81,17 +81,17 @@ def show(socket: Path, options: Options, *, session_id: str = "", readonly: bool
 
     outcome = ui.run(partial(EngineClient.connect, socket, session_id, readonly=readonly), **_screen_options(options))
     name = outcome.session.spec.name
-    if outcome.how == "detached":
+    if outcome.kind == "detached":
         arguments = f"{'--readonly ' if readonly else ''}{name}"
         print(f"gmg-tui: session {name} keeps running; return with: gmg-tui attach {arguments}")
         return None
-    if outcome.how == "lost" or outcome.snapshot is None:
+    if outcome.kind == "lost" or outcome.snapshot is None:
         raise GmgError(sessions.engine_lost_text(outcome.session, outcome.reason or "it is gone"), 1)
     from gmg_tui.results.report_text import render_end  # imported late, so that the screen opens sooner
 
     await_end(Path(outcome.session.spec.folder))
     print("\n".join(render_end(outcome.session, outcome.snapshot)))
-    return _INTERRUPTED if outcome.how == "stopped" else outcome.snapshot.exit_status
+    return _INTERRUPTED if outcome.kind == "stopped" else outcome.snapshot.exit_status
 
 
 def await_end(folder: Path, within_s: float = _END_TIMEOUT_S) -> bool:

@@ -1,6 +1,6 @@
 """The terminal interface: a client that draws snapshots and sends commands.
 
-This module is cheap to import: Textual is imported by `load`, not when the command line is parsed.
+This module is cheap to import: only `load` and `run` import Textual, not the parsing of the command line.
 """
 
 import asyncio
@@ -15,17 +15,17 @@ from gmg_tui.ui.outcome import Outcome
 
 __all__ = ["Outcome", "load", "run"]
 
-_TEXTUAL_SWITCHES = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
-"""Read by Textual on import: no animations, and scrolling by whole rows."""
+_TEXTUAL_ENV = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
+"""Variables that Textual reads on import: no animations, and scrolling by whole rows."""
 _GC_THRESHOLD = 20_000
-"""Objects before a garbage collection: a redraw makes thousands, and reference counting frees nearly all."""
+"""New objects that trigger a garbage collection: a redraw makes thousands, nearly all freed by reference counting."""
 
 
 def load() -> None:
-    """Imports the interface, so that this can be done while the engine starts."""
-    for name, value in _TEXTUAL_SWITCHES.items():
+    """Imports the interface, which a caller can do while the engine starts, and tunes the garbage collector."""
+    for name, value in _TEXTUAL_ENV.items():
         os.environ.setdefault(name, value)
-    # Imports leave no garbage: collections would cost 5 % of the time, now and later.
+    # Imports leave no garbage: collections would only cost time, now and, without `freeze`, later.
     gc.disable()
     try:
         importlib.import_module("gmg_tui.ui.app")
@@ -47,14 +47,14 @@ def run(
     """Shows a session until the user leaves.
 
     Args:
-        connect: Connects to the session's engine, or opens the records of an ended session.
-        theme: One of `options.THEMES`; None for the first.
+        connect: Returns a connection to the session's engine, or the records of an ended session.
+        theme: One of `themes.names()`; None for the first.
         ascii: True to draw only ASCII characters.
-        mouse: True to have the terminal report the mouse.
+        mouse: True to receive mouse events from the terminal.
         web: True to draw in a browser instead of a terminal, with the driver in `TEXTUAL_DRIVER`.
 
     Raises:
-        GmgError: There is no terminal, the session cannot be opened, or the interface failed.
+        GmgError: The session cannot be opened, or the interface failed.
     """
     return asyncio.run(_run(connect, theme, ascii_only=ascii, mouse=mouse, web=web))
 
@@ -68,9 +68,9 @@ async def _run(
     engine = await connect()
     try:
         app = GmgApp(engine, theme=theme, ascii_only=ascii_only, web=web)
-        with terminal.watch(lambda: app.finish("looked" if engine.ended else "detached"), terminal=not web):
+        with terminal.watch(lambda: app.finish("viewed" if engine.ended else "detached"), terminal=not web):
             outcome = await app.run_async(mouse=mouse)
-        if web and outcome is None:  # the browser's page was closed
+        if web and outcome is None:  # the browser has closed the page
             outcome = Outcome("detached", app.view.session, app.view.snapshot)
     finally:
         await engine.close()

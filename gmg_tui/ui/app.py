@@ -42,7 +42,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
     def __init__(
         self, engine: Source, *, theme: str | None = None, ascii_only: bool = False, web: bool = False
     ) -> None:
-        self._filters_of_text = [themes.TextFilter(safe), *([themes.TextFilter(themes.in_ascii)] if ascii_only else [])]
+        self._text_filters = [themes.TextFilter(safe), *([themes.TextFilter(themes.in_ascii)] if ascii_only else [])]
         super().__init__(engine, web=web)
         for definition in themes.all_themes():
             self.register_theme(definition)
@@ -59,31 +59,31 @@ class GmgApp(SessionApp, inherit_bindings=False):
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Returns Textual's filters, then ours, which make text safe and, with `--ascii`, replace characters."""
-        return [*super().get_line_filters(), *self._filters_of_text]
+        return [*super().get_line_filters(), *self._text_filters]
 
     def get_default_screen(self) -> Screen[None]:
         """Returns the main screen."""
         return self.main
 
     async def on_event(self, event: Event) -> None:
-        """Drops input while the interface ends, and sizes from a browser (`ESC [ 48 ; … t`) above the limit."""
-        ending = self.return_value is not None or not self.screen_stack
-        too_large = isinstance(event, Resize) and self.is_web and max(event.size) > MAX_CELLS
-        if not too_large and not (ending and isinstance(event, InputEvent)):
+        """Drops input while the app exits, and sizes above `MAX_CELLS` from a browser (`ESC [ 48 ; … t`)."""
+        is_exiting = self.return_value is not None or not self.screen_stack
+        is_too_large = isinstance(event, Resize) and self.is_web and max(event.size) > MAX_CELLS
+        if not is_too_large and not (is_exiting and isinstance(event, InputEvent)):
             await super().on_event(event)
 
     # Start and end
 
     def on_mount(self) -> None:
-        """Starts listening to the engine."""
+        """Starts listening to the engine, and opens the page of a tuning."""
         self._window_size = self.size
         self.run_worker(self._listen(), name="listen")
-        self.set_interval(1.0, self._each_second)
+        self.set_interval(1.0, self._tick)
         if self.view.snapshot.tuning is not None:
             self.call_later(self.action_queue)
 
     def on_ready(self) -> None:
-        """Reads the log after the first frame, and tells the engine, whose workers wait for a client to watch."""
+        """Opens the log after the first frame, and tells the engine that a client watches, so that workers start."""
         self.call_after_refresh(self.main.open_log)
         self.request(self.engine.watch)
 
@@ -94,8 +94,8 @@ class GmgApp(SessionApp, inherit_bindings=False):
         self._window_size = event.size
         self.action_redraw()
 
-    def _each_second(self) -> None:
-        """Detects a silent engine, and resizes that were missed or whose timer never fired (see `call_after`)."""
+    def _tick(self) -> None:
+        """Detects a silent engine and missed resizes, including those whose timer never fired (see `call_after`)."""
         view = self.view
         self._silent_s += 1
         if self._silent_s >= self.SILENT_S and not view.disconnected and not view.already_ended:
@@ -113,18 +113,18 @@ class GmgApp(SessionApp, inherit_bindings=False):
             self._silent_s = self.view.silent_s = 0
             match event:
                 case Update(snapshot=snapshot):
-                    self._apply(snapshot)
+                    self._receive(snapshot)
                 case Bye(reason=reason):
                     self._handle_disconnect(reason)
                     return
 
-    def _apply(self, snapshot: Snapshot) -> None:
-        """Applies a snapshot, sends terminal notifications of new events, and schedules a redraw."""
+    def _receive(self, snapshot: Snapshot) -> None:
+        """Stores a snapshot, sends terminal notifications of new events, and schedules a redraw."""
         last = max((event.number for event in self._newest.occurred), default=0)
-        new = tuple(event for event in snapshot.occurred if event.number > last and not event.quiet)
+        new_events = tuple(event for event in snapshot.occurred if event.number > last and not event.quiet)
         notify = self.view.session.spec.notify
-        self.write_to_terminal(notification_sequences(notify, new, tmux=bool(os.environ.get("TMUX"))))
-        if self._newest is not self.view.snapshot:  # it was never drawn
+        self.write_to_terminal(notification_sequences(notify, new_events, tmux=bool(os.environ.get("TMUX"))))
+        if self._newest is not self.view.snapshot:  # the previous snapshot was never drawn
             self.view.remember(self._newest)
         self._newest = snapshot
         if snapshot.ended and self.view.stopping:
@@ -134,7 +134,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
             call_after(self, self.REDRAW_INTERVAL_S, self.publish)
 
     def _handle_disconnect(self, reason: str) -> None:
-        """Keeps final results on the screen; without them, the session is lost."""
+        """Keeps the screen if it shows final results, else leaves the interface as `stopped` or `lost`."""
         view = self.view
         view.disconnected = True
         if view.stopping:
@@ -145,7 +145,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
             self.finish("lost", reason)
 
     def publish(self) -> None:
-        """Draws the newest snapshot and the current view."""
+        """Draws the newest snapshot, which replaces a scheduled redraw."""
         self._redraw_scheduled = False
         super().publish()
 
@@ -163,20 +163,20 @@ class GmgApp(SessionApp, inherit_bindings=False):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterator[SystemCommand]:
         """Yields commands for the actions of `screen`, with or without keys, and for the themes."""
-        order = {keys.action_of(binding): number for number, binding in enumerate(keys.MAIN)}  # as in the help
+        positions = {keys.action_of(binding): number for number, binding in enumerate(keys.MAIN)}  # as in the help
         active = [item for item in screen.active_bindings.values() if item.tooltip]
-        bindings = reversed({item.binding.action: item for item in reversed(active)}.values())
-        ordered = sorted(bindings, key=lambda item: order.get(keys.action_of(item.binding), -1))
-        for node, binding, enabled, tooltip in ordered:
+        unique = reversed({item.binding.action: item for item in reversed(active)}.values())
+        bindings = sorted(unique, key=lambda item: positions.get(keys.action_of(item.binding), -1))
+        for node, binding, enabled, tooltip in bindings:
             if enabled and keys.action_of(binding) not in {"command_palette", "move"}:
                 title = f"{binding.description} ({self.get_key_display(binding)})"
                 yield SystemCommand(title, tooltip, partial(self.run_action, binding.action, node))
         commands = screen.palette if isinstance(screen, MainScreen | TablePage) else ()
-        for title, text, action in (*commands, *keys.COMMANDS):
+        for title, explanation, action in (*commands, *keys.COMMANDS):
             name = action.partition("(")[0]
             owner = screen if hasattr(screen, f"action_{name}") else self
             if owner.check_action(name, ()):
-                yield SystemCommand(title, text, partial(self.run_action, action, owner))
+                yield SystemCommand(title, explanation, partial(self.run_action, action, owner))
         for name in themes.names():
             set_theme = partial(setattr, self, "theme", themes.textual_name(name, no_color=self.no_color))
             yield SystemCommand(f"Theme: {name}", f"Use the colours of {name}.", set_theme)
@@ -184,7 +184,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
     # Pages
 
     async def action_queue(self) -> None:
-        """Shows the queue of a sweep, or the tuning."""
+        """Opens the page of a sweep's queue, or of a tuning."""
         from gmg_tui.ui.pages.queue import QueuePage
         from gmg_tui.ui.pages.tuning import TuningPage
 
@@ -192,18 +192,18 @@ class GmgApp(SessionApp, inherit_bindings=False):
         await self.push_screen(page())
 
     async def action_tried(self) -> None:
-        """Shows all arguments tried so far."""
+        """Opens the page of the arguments tried so far."""
         from gmg_tui.ui.pages.tried import TriedPage
 
         await self.push_screen(TriedPage())
 
     async def action_help(self) -> None:
-        """Shows the help, the current page's keys first."""
+        """Opens the help, which begins with the current page's keys."""
         from gmg_tui.ui.pages.help import HelpScreen
 
         await self.push_screen(HelpScreen(self))
 
     def action_command_palette(self) -> None:
-        """Shows the palette."""
+        """Opens the palette, unless it is open."""
         if not isinstance(self.screen, Palette):
             self.push_screen(Palette())

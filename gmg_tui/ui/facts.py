@@ -1,4 +1,4 @@
-"""Facts: labels with wrapped texts beside them, in blocks below headings."""
+"""Facts: labels with wrapped texts on their right, in blocks below headings."""
 
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Final, NamedTuple
@@ -27,29 +27,29 @@ class Fact(NamedTuple):
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Wraps `text`, at spaces if possible; keeps line ends, and expands tabs."""
+    """Wraps `text`, at spaces if possible; keeps its line breaks, and expands tabs."""
     lines = [safe(line.expandtabs(8)) for line in text.splitlines()] or [""]
-    return [part.plain for line in lines for part in Content(line).wrap(max(2, width))]
+    return [wrapped.plain for line in lines for wrapped in Content(line).wrap(max(2, width))]
 
 
 def fact_rows(facts: Iterable[Fact], width: int) -> list[Row]:
-    """Returns the rows of facts, with an empty row above each heading but the first."""
+    """Returns the rows of facts, with an empty row above each heading unless it comes first."""
     facts, rows = list(facts), list[Row]()
-    labels = max((cell_len(safe(fact.label)) for fact in facts if fact.text), default=0)
-    column = min(max(_MIN_LABEL_CELLS, min(labels, _MAX_LABEL_CELLS)), max(4, width // 2)) + 1 if labels else 0
+    longest = max((cell_len(safe(fact.label)) for fact in facts if fact.text), default=0)
+    text_column = min(max(_MIN_LABEL_CELLS, min(longest, _MAX_LABEL_CELLS)), max(4, width // 2)) + 1 if longest else 0
     for fact in facts:
         if not fact.text:
             rows += [*([Row(width)] if rows else []), Row(width).add(fact.label, "title")]
             continue
-        row = Row(width).add(fact.label, "dim", limit=column - 1)
-        for line in wrap(fact.text, width - column):
-            rows.append(row.to(column).add(line, fact.style))
+        row = Row(width).add(fact.label, "dim", limit=text_column - 1)
+        for line in wrap(fact.text, width - text_column):
+            rows.append(row.to(text_column).add(line, fact.style))
             row = Row(width)
     return rows
 
 
 class Facts(Rows):
-    """Facts in blocks, side by side if each gets at least `block_width` cells."""
+    """Facts in blocks, side by side if each gets at least `block_width` cells; 0 for one below the other."""
 
     DEFAULT_CSS = "Facts { height: auto; width: 1fr; overflow-y: auto; scrollbar-size-vertical: 1; }"
 
@@ -64,9 +64,9 @@ class Facts(Rows):
         """Replaces the facts."""
         facts = tuple(facts)
         if facts != self._facts:
-            size = len(self._facts)
+            old_count = len(self._facts)
             self._facts = facts
-            if self.styles.is_auto_height and size != len(facts):
+            if self.styles.is_auto_height and old_count != len(facts):
                 self.refresh(layout=True)
             self.update_rows()
 

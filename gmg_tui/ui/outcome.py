@@ -6,12 +6,12 @@ from gmg_tui.model import Session, Snapshot
 
 
 class Outcome(NamedTuple):
-    """The way the interface ended, and the session's state at that time."""
+    """The reason for leaving the interface, and the session's state at that time."""
 
-    how: str
-    """`ended`: all workers have ended; `stopped`: they were stopped from here; `detached`: they keep running; `lost`: the
-    engine is gone; `looked`: the session had ended before."""
+    kind: str
+    """One of `ended` (all workers have ended), `stopped` (the user stopped them), `detached` (they keep running), `lost`
+    (the engine is gone) and `viewed` (the session had already ended)."""
     session: Session
     snapshot: Snapshot
     reason: str = ""
-    """The reason the engine was lost."""
+    """The reason why the engine was lost; empty if it was not."""

@@ -211,13 +211,13 @@ class SessionApp(App[Outcome], inherit_bindings=False):
 
     # Leaving
 
-    def finish(self, how: str, reason: str = "") -> None:
+    def finish(self, kind: str, reason: str = "") -> None:
         """Closes the interface; the engine keeps running."""
-        self.exit(Outcome(how, self.view.session, self._newest, reason))
+        self.exit(Outcome(kind, self.view.session, self._newest, reason))
 
     def action_detach(self) -> None:
         """Leaves; workers keep running."""
-        self.finish("looked" if self.view.already_ended else "ended" if self.view.disconnected else "detached")
+        self.finish("viewed" if self.view.already_ended else "ended" if self.view.disconnected else "detached")
 
     def action_quit_session(self) -> None:
         """Leaves; first asks what to do with running workers, unless this screen is read-only."""

@@ -43,7 +43,7 @@ async def main(kind: str, pace_s: float) -> int:
     coming = asyncio.create_task(_live(engine, snapshot, pace_s))
     outcome = await app.run_async()
     coming.cancel()
-    return 0 if outcome is not None and outcome.how == "detached" else 1
+    return 0 if outcome is not None and outcome.kind == "detached" else 1
 
 
 if __name__ == "__main__":

@@ -166,7 +166,7 @@ def record(monkeypatch: pytest.MonkeyPatch, console: Console) -> list[str]:
 
     terminal = SimpleNamespace(write=sent.append, flush=lambda: None)
     monkeypatch.setattr(SessionApp, "terminal", terminal)
-    monkeypatch.setattr(GmgApp, "_each_second", lambda app: None)  # there is no window whose size counts
+    monkeypatch.setattr(GmgApp, "_tick", lambda app: None)  # there is no window whose size counts
     monkeypatch.setattr(App, "_display", display)
     return sent
 

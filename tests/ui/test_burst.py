@@ -47,7 +47,7 @@ async def test_keys_after_the_quit_key_are_dropped() -> None:
         _burst(pilot, "d")
         await pilot.pause()
     await app.on_event(Key("x", "x"))  # which had been on its way through the screen
-    assert app.return_value.how == "detached"
+    assert app.return_value.kind == "detached"
 
 
 async def test_a_key_behind_the_one_that_leaves_a_page_opens_nothing() -> None:
@@ -56,7 +56,7 @@ async def test_a_key_behind_the_one_that_leaves_a_page_opens_nothing() -> None:
         await play.press(pilot, "enter")
         _burst(pilot, "d", "e", "tab")
         await pilot.pause()
-    assert app.return_value.how == "detached"
+    assert app.return_value.kind == "detached"
 
 
 async def test_deleting_keys_apply_before_the_keys_typed_after_them() -> None:

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from gmg_tui.model import Answer, Edge, MemoryLine, Trial, TrialKind, TrialState, Tuning
 from gmg_tui.results import tuning_text
 from gmg_tui.ui import charts
-from gmg_tui.ui.curve import curve
+from gmg_tui.ui.curve import curve_rows
 from tests import tunings
 
 
 def _curve(tuning: Tuning, width: int = 100, height: int = 20) -> list[str]:
-    return [str(row).rstrip() for row in curve(tuning, tuning.answer, None, width, height)]
+    return [str(row).rstrip() for row in curve_rows(tuning, tuning.answer, None, width, height)]
 
 
 def _place(rows: list[str], sign: str) -> tuple[int, int]:
@@ -86,7 +86,7 @@ def test_the_curve_always_fills_its_rows(trials: list[Trial], width: int, height
         memory=None if edge is None else MemoryLine(1.0, 1.0, edge),
     )
     tuning = replace(tunings.ENDED, trials=tuple(trials), answer=answer)
-    lines = curve(tuning, answer, 1, width, height)
+    lines = curve_rows(tuning, answer, 1, width, height)
     assert len(lines) == height
     assert max(line.width for line in lines) <= width
 

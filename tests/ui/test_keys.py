@@ -338,7 +338,7 @@ async def test_quit_asks_escape_cancels_and_detaching_does_not_affect_workers() 
         assert app.return_value is None
         await press(pilot, "q", "d")
     assert app.return_value is not None
-    assert app.return_value.how == "detached"
+    assert app.return_value.kind == "detached"
     assert asked(app.engine) == []
 
 
@@ -354,7 +354,7 @@ async def test_quit_and_stop_exits_once_all_workers_have_ended() -> None:
         app.engine.push(sessions.ended_snapshot())
         await pilot.pause()
     assert app.return_value is not None
-    assert app.return_value.how == "stopped"
+    assert app.return_value.kind == "stopped"
     assert app.return_value.snapshot.ended
 
 
@@ -364,7 +364,7 @@ async def test_quit_does_not_ask_when_all_workers_have_ended() -> None:
         await pilot.pause()
         assert "7 finished" in play.screen(app)[1]
         await press(pilot, "q")
-    assert app.return_value.how == "ended"
+    assert app.return_value.kind == "ended"
 
 
 async def test_the_final_result_stays_when_the_engine_has_exited() -> None:

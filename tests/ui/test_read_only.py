@@ -107,7 +107,7 @@ async def test_q_leaves_without_asking_and_without_affecting_workers() -> None:
     app = play.app_of(engine)
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "q")
-    assert app.return_value.how == "detached"
+    assert app.return_value.kind == "detached"
     assert asked(engine) == []
 
 
@@ -169,7 +169,7 @@ async def test_the_last_snapshot_and_the_logs_are_shown_and_nothing_can_be_chang
         await press(pilot, "do:screen.show_tab('Events')")
         await play.sees(pilot, "gpu0   finished  has finished", "gpu1   started   has started attempt 1")
         await press(pilot, "escape", "q")
-    assert app.return_value.how == "looked"
+    assert app.return_value.kind == "viewed"
 
 
 async def test_requests_are_answered_from_the_last_snapshot_or_refused(tmp_path: Path) -> None:

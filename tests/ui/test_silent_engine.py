@@ -127,7 +127,7 @@ async def test_the_headline_shows_how_long_the_engine_is_silent_and_keys_do_not_
             await play.sees(pilot, "00:41:08")
             talking.cancel()
             await pilot.press("d")
-        assert app.return_value.how == "detached"
+        assert app.return_value.kind == "detached"
 
 
 async def _talk(engine: Engine) -> None:
@@ -157,4 +157,4 @@ async def test_the_interface_can_be_left_while_a_request_is_pending(keys: str) -
     app.engine.answers.clear()
     async with app.run_test(size=SIZE) as pilot:
         await play.press(pilot, *keys.split())
-    assert app.return_value.how == "detached"
+    assert app.return_value.kind == "detached"

@@ -216,4 +216,4 @@ async def test_quitting_shows_how_to_continue_and_counts_jobs() -> None:
         ended = sweeps.queue_of(sweeps.jobs(30, 15, running=0), ended=True)
         app.engine.push(changed(app.engine.snapshot, workers=(), queue=ended))
         await pilot.pause()
-    assert app.return_value.how == "stopped"
+    assert app.return_value.kind == "stopped"

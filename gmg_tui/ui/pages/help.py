@@ -1,4 +1,4 @@
-"""The help, with the keys and the manual's page about the screen; and the manual's viewer."""
+"""The help, with the keys and the manual's page about the screen, and the viewer of the manual."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ _GUIDE: Final = Path(__file__).parents[2] / "guide" / "screen.md"
 
 
 class Scroll(VerticalScroll):
-    """Scrolls also with `j` and `k`, or the user's keys."""
+    """A scrollable container that also reacts to `j` and `k`, or to the keys that the user has set instead."""
 
     DEFAULT_CSS = "Scroll { height: 1fr; scrollbar-size-vertical: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -43,13 +43,13 @@ class HelpScreen(Dialog[None]):
     def __init__(self, app: SessionApp) -> None:
         super().__init__()
         page = app.screen.active_bindings.items() if len(app.screen_stack) > 1 else ()
-        self._page_facts = list(_facts(app, ((key, active.binding) for key, active in page)))
+        self._page_facts = list(_key_facts(app, ((key, active.binding) for key, active in page)))
         named = ((binding, keys.action_of(binding)) for binding in keys.MAIN)
         main = [item for item, name in named if name not in keys.CHANGING_ACTIONS or not app.unavailable_reason(name)]
-        self._main_facts = list(_facts(app, ((key, binding) for binding in main for key in keys.keys_of(binding))))
+        self._main_facts = list(_key_facts(app, ((key, binding) for binding in main for key in keys.keys_of(binding))))
 
     def contents(self) -> ComposeResult:
-        """Yields the current keys, then the manual's page about the screen, without its list of keys."""
+        """Yields the keys, then the manual's page about the screen up to its own list of keys."""
         with Scroll():
             if self._page_facts:
                 yield Facts([Fact("Keys of this page"), *self._page_facts])
@@ -57,12 +57,12 @@ class HelpScreen(Dialog[None]):
             yield Markdown(_GUIDE.read_text("utf-8").partition("\n## Keys")[0], open_links=False)
 
 
-def _facts(app: SessionApp, bound: Iterable[tuple[str, Binding]]) -> Iterator[Fact]:
-    keys_to: dict[str, list[str]] = {}
-    for key, binding in bound:
+def _key_facts(app: SessionApp, bindings: Iterable[tuple[str, Binding]]) -> Iterator[Fact]:
+    keys_by_text: dict[str, list[str]] = {}
+    for key, binding in bindings:
         if binding.id:
-            keys_to.setdefault(binding.tooltip or binding.description, []).append(key)
-    for text, names in keys_to.items():
+            keys_by_text.setdefault(binding.tooltip or binding.description, []).append(key)
+    for text, names in keys_by_text.items():
         yield Fact(" ".join(app.get_key_display(Binding(name, "none")) for name in names), text)
 
 
@@ -70,7 +70,7 @@ def _facts(app: SessionApp, bound: Iterable[tuple[str, Binding]]) -> Iterator[Fa
 
 
 class GuideApp(App[None]):
-    """Shows pages of the manual as Markdown; several with a table of contents."""
+    """A viewer of the manual's pages as Markdown; with `contents`, it also shows a table of contents."""
 
     CSS = "MarkdownTableOfContents { max-width: 35%; } MarkdownFence > Label { width: 1fr; }"
     BINDINGS: ClassVar = [("q,escape", "quit", "Quit")]

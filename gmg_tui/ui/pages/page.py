@@ -1,4 +1,4 @@
-"""The base of all pages, the base of pages with a table, and the page with a job's log."""
+"""The base class of all pages, that of pages with a table, and the page with a job's log."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Page(TrueSizeScreen[None]):
-    """A screen over the main screen, with a title and a footer, until `esc`."""
+    """A screen with a title and a footer, which covers the main screen until `esc`."""
 
     DEFAULT_CSS = "Page { layout: vertical; overflow: hidden; #title { height: 1; padding: 0 1; } }"
     app: SessionApp
@@ -34,16 +34,16 @@ class Page(TrueSizeScreen[None]):
     POLL_INTERVAL_S: ClassVar[float] = 3.0
     """Seconds from an answer of the engine to the next query."""
     OPENED_BY: ClassVar[str] = ""
-    """The action that opens the page from any screen; not available while it is open."""
+    """The action that opens the page from any screen; unavailable while the page is open."""
 
     def __init__(self) -> None:
         super().__init__()
         self._title, self._keys = Lines(self._title_rows, id="title"), KeysFooter(self.has_effect)
         self.failure = ""
-        """The reason the page may be out of date."""
+        """The reason why the page may be out of date; empty if it is current."""
 
     def compose(self) -> ComposeResult:
-        """Yields the parts, from the top."""
+        """Yields the title, the body and the keys."""
         yield self._title
         yield from self.body()
         yield self._keys
@@ -53,7 +53,7 @@ class Page(TrueSizeScreen[None]):
         raise NotImplementedError
 
     def title_pieces(self) -> Iterable[Piece]:
-        """Returns the parts of the title, most important first."""
+        """Returns the pieces of the title, most important first."""
         raise NotImplementedError
 
     def _title_rows(self, width: int, height: int) -> list[Row]:
@@ -64,29 +64,29 @@ class Page(TrueSizeScreen[None]):
             row.add(text, style)
         return [row]
 
-    def show_title(self) -> None:
+    def redraw_bars(self) -> None:
         """Redraws the title and the keys."""
         self._title.update_rows()
         self._keys.update_rows()
 
     @work(exclusive=True, group="poll")
     async def poll(self) -> None:
-        """Calls `ask` now, and again `POLL_INTERVAL_S` after each answer."""
+        """Calls `fetch` now, and again `POLL_INTERVAL_S` after each answer or error."""
         while True:
             try:
-                await self.ask()
+                await self.fetch()
                 self.failure = ""
             except GmgError as error:
                 self.failure = str(error)
-            self.show_title()
+            self.redraw_bars()
             await asyncio.sleep(self.POLL_INTERVAL_S)
 
-    async def ask(self) -> None:
-        """Queries the engine for data not in snapshots, and shows it. Raises `GmgError` without an answer."""
+    async def fetch(self) -> None:
+        """Queries the engine for data that snapshots lack, and shows it. Raises `GmgError` if there is no answer."""
         raise NotImplementedError
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Returns True if the action is available; a read-only screen allows none that change the session."""
+        """Returns True if `action` is available; on a read-only screen, actions that change the session are not."""
         return not self.app.unavailable_reason(action)
 
     def has_effect(self, action: str) -> bool:
@@ -99,7 +99,7 @@ class Page(TrueSizeScreen[None]):
 
 
 class LogPage(Page):
-    """The log of a job that is no longer on a slot."""
+    """The log of a job that no longer has a worker."""
 
     BINDINGS: ClassVar[list[BindingType]] = [keys.SEARCH]
 
@@ -113,19 +113,19 @@ class LogPage(Page):
         yield self._log
 
     def on_mount(self) -> None:
-        """Shows the end of the log."""
+        """Opens the log at its end."""
         self._log.focus()
         self._log.empty = "The log is empty, or cannot be read."
         self._log.open(self._source)
 
     def title_pieces(self) -> Iterable[Piece]:
         """Returns the job's name, and the status of its log."""
-        shown = [piece for piece in self._log.status() if piece[1] not in {"dim", "ok"}]  # no counts, no `following`
-        return [(f"{text}  ", style) for text, style in reversed(shown)]
+        pieces = [piece for piece in self._log.status() if piece[1] not in {"dim", "ok"}]  # no counts, no `following`
+        return [(f"{text}  ", style) for text, style in reversed(pieces)]
 
     def on_log_view_changed(self) -> None:
         """Updates the title with the status of the log."""
-        self.show_title()
+        self.redraw_bars()
 
     async def action_search(self) -> None:
         """Opens the search line."""
@@ -140,7 +140,7 @@ class LogPage(Page):
 
 
 class TablePage(Page, Generic[T]):
-    """A table with data from the engine, and details of the selected row."""
+    """A page with a table of data from the engine, and the details of the selected row."""
 
     DEFAULT_CSS = "TablePage DescribedTable > Facts { min-height: 3; max-height: 25%; padding: 0 1; }"
     ENTER: ClassVar[str] = ""
@@ -154,27 +154,27 @@ class TablePage(Page, Generic[T]):
         self.listing = DescribedTable(table, self.facts)
 
     def body(self) -> ComposeResult:
-        """Yields the table and the selected row."""
+        """Yields the table with the details of the selected row."""
         yield self.listing
 
     def facts(self, row: T) -> Iterable[Fact]:
-        """Returns the selected row in full: its cells may be cut."""
+        """Returns the facts about a row in full, as its cells may be cut."""
         raise NotImplementedError
 
     def on_table_moved(self) -> None:
         """Updates the keys: not all have an effect on every row."""
-        self.show_title()
+        self.redraw_bars()
 
     async def on_table_chosen(self, event: Table.Chosen) -> None:
-        """Does the action of `enter` after a click on the selected row."""
+        """Runs the action of `enter` after a click on the selected row."""
         if self.ENTER and event.table is self.table:
             await self.app.run_action(self.ENTER, self)
 
     @property
     def palette(self) -> Sequence[tuple[str, str, str]]:
         """The page's palette entries: its own, and one for sorting by each column."""
-        again = "Sort the rows; again to reverse."
-        sort = ((f"Sort by {by.heading}", again, f"sort_by({by.name!r})") for by in self.table.shown_columns)
+        explanation = "Sort the rows, or reverse their order."
+        sort = ((f"Sort by {by.heading}", explanation, f"sort_by({by.name!r})") for by in self.table.shown_columns)
         return (*self.PALETTE, *sort)
 
     def action_sort_by(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""The page of a sweep's queue, and its base class, which the page of a tuning shares."""
+"""The page of a sweep's queue, and the base class that it shares with the page of a tuning."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ from gmg_tui.ui.table import Table
 
 T = TypeVar("T")
 JOBS_PER_QUERY: Final = 500
-"""Jobs per query, the engine's limit."""
+"""Maximum jobs per query, set by the engine."""
 
 
 class SelectedJob(NamedTuple):
@@ -33,15 +33,15 @@ class SelectedJob(NamedTuple):
 
     number: int
     name: str
-    """The name in a sentence: `job 13 (wide)`."""
+    """The name for messages: `job 13 (wide)`."""
     running: bool
     ended: bool
     slot: str | None
-    """The slot it runs or ran on; None if another job has it now, or it never had one."""
+    """The slot with the job's worker; None while it waits, and once the worker is gone."""
 
 
 class JobsPage(TablePage[T], Generic[T]):
-    """A table of jobs or trials, whose cursor follows the running one; they can be skipped and stopped."""
+    """A table of jobs or trials, which can be skipped or stopped; the cursor follows the running one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -49,16 +49,16 @@ class JobsPage(TablePage[T], Generic[T]):
             "details",
             "Details",
             id="details",
-            tooltip="Show the details of the job's worker, or the log of an earlier one.",
+            tooltip="Show the job's worker, or the job's log if it no longer has a worker.",
         ),
         Binding("x", "skip", "Skip or stop", id="stop", tooltip="Skip the selected job, or stop it if it is running."),
-        Binding("f", "follow", "Follow", id="follow", tooltip="Select the running job, then the next.", show=False),
+        Binding("f", "follow", "Follow", id="follow", tooltip="Keep the running job selected.", show=False),
     ]
     OPENED_BY = "queue"
     ENTER = "details"
 
     def on_mount(self) -> None:
-        """Follows the snapshots."""
+        """Starts watching the snapshots."""
         self.set_focus(self.table)
         self.watch(self.app, "snapshot", self.update_snapshot)
 
@@ -67,20 +67,20 @@ class JobsPage(TablePage[T], Generic[T]):
         raise NotImplementedError
 
     def selected_job(self) -> SelectedJob | None:
-        """Returns the selected job; None in an empty table."""
+        """Returns the selected job; None if the table is empty."""
         raise NotImplementedError
 
     def has_effect(self, action: str) -> bool:
-        """Returns False for actions that the selected job does not allow."""
+        """Returns False for `skip` unless the selected job can be skipped or stopped."""
         job = self.selected_job()
         return action != "skip" or (job is not None and not job.ended)
 
     def action_follow(self) -> None:
-        """Selects the running job and, once it has ended, the next one."""
+        """Keeps the cursor on the running job until the user moves it."""
         self.table.follow()
 
     async def action_details(self) -> None:
-        """Enlarges the pane of the job's worker; if the job is no longer on a slot, opens its log."""
+        """Enlarges the pane of the job's worker; without a worker, opens the job's log."""
         job = self.selected_job()
         if job is not None and job.slot is not None:
             self.dismiss(None)
@@ -88,10 +88,10 @@ class JobsPage(TablePage[T], Generic[T]):
         elif job is not None and (path := self.app.job_log(job.number)) is not None:
             await self.app.push_screen(LogPage(job.name, path))
         elif job is not None:
-            self.app.say("There is no log: nothing has been written.")
+            self.app.say("The job has no log: it has written nothing.")
 
     async def action_skip(self) -> None:
-        """Skips the selected job, or stops it if running, after a confirmation."""
+        """Skips the selected job or, if it is running, stops it after a confirmation."""
         job = self.selected_job()
         if job is not None and job.ended:
             self.app.say(f"{job.name.capitalize()} has ended.")
@@ -101,46 +101,46 @@ class JobsPage(TablePage[T], Generic[T]):
             self.act(QueueAction.SKIP, job.number)
 
     def act(self, action: QueueAction, *numbers: int) -> None:
-        """Sends an action on jobs to the engine."""
+        """Asks the engine to apply an action to the jobs with these numbers."""
         self.app.request(partial(self.app.engine.act_on_jobs, action, *numbers))
 
 
 # Jobs
 
 
-def _with_live_figures(job: JobRecord, worker: Worker, group_fps: float | None, now: float) -> JobRecord:
+def _with_live_figures(job: JobRecord, worker: Worker, group_fps: float | None, time: float) -> JobRecord:
     """Returns the job with its worker's figures; for a group, those of the first worker and the rate of all ranks."""
-    fps, newest, lasted_s = worker.fps, worker.newest, worker.attempt_s(now)
+    fps, newest, attempt_s = worker.fps, worker.newest, worker.attempt_s(time)
     rate = group_fps if job.world_size is not None else fps.settled if fps is not None else None
-    shown = Fps(None, rate, None, 0)
+    live_fps = Fps(None, rate, None, 0)
     return structs.replace(
         job,
         state=worker.state,
         slot=worker.slot,
-        last=structs.replace(newest, number=worker.attempt or job.last.number, args=(), fps=shown),
-        elapsed_s=job.elapsed_s if lasted_s is None else max(lasted_s, job.elapsed_s or 0.0),
+        last=structs.replace(newest, number=worker.attempt or job.last.number, args=(), fps=live_fps),
+        elapsed_s=job.elapsed_s if attempt_s is None else max(attempt_s, job.elapsed_s or 0.0),
     )
 
 
-def _state(job: JobRecord) -> str:
+def _state_text(job: JobRecord) -> str:
     return SKIPPED if job.state is WorkerState.STOPPED and job.reason == SKIPPED else job.state.value
 
 
-def _columns(jobs: Sequence[JobRecord], best: Column[JobRecord] | None) -> list[Column[JobRecord]]:
-    """Returns the columns of jobs: number, name, `best`, then the others by priority."""
-    number, name, *rest = (
-        replace(column, value=_state) if column.name == "state" else column for column in job_columns.columns(jobs)
+def _columns(jobs: Sequence[JobRecord], best_column: Column[JobRecord] | None) -> list[Column[JobRecord]]:
+    """Returns the columns of jobs: number, name, `best_column`, then the others by priority."""
+    number, name, *others = (
+        replace(column, value=_state_text) if column.name == "state" else column for column in job_columns.columns(jobs)
     )
-    first = [number, name, *(column for column in rest if best is not None and column.name == best.name)]
-    rest.sort(key=lambda column: -column.priority)
-    return [*first, *(column for column in rest if column not in first)]
+    best = [column for column in others if best_column is not None and column.name == best_column.name]
+    others.sort(key=lambda column: -column.priority)
+    return [number, name, *best, *(column for column in others if column not in best)]
 
 
 class QueuePage(JobsPage[JobRecord]):
-    """The queue of a sweep. Jobs can be run again, skipped and stopped."""
+    """The queue of a sweep, whose jobs can be retried, skipped and stopped."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "retry", "Run again", id="restart", tooltip="Retry: run the selected job again.")
+        Binding("r", "retry", "Retry", id="restart", tooltip="Run the selected job again.")
     ]
     PALETTE = (("Retry failed jobs", "Run all failed jobs again, in order.", "retry_failed"),)
     POLL_INTERVAL_S = 0.25
@@ -155,44 +155,44 @@ class QueuePage(JobsPage[JobRecord]):
             ),
         )
         self._records: dict[int, JobRecord] = {}
-        self._version = -1
-        """Version of the queue at the last query; -1 before."""
+        self._queue_version = -1
+        """Version of the queue at the last query; -1 before the first."""
         self._result_names: set[str] = set()
-        """Names of the results that have columns, and an empty name; an empty set if the columns must be set."""
+        """Names of the results with columns, and an empty name; an empty set if the columns must be set."""
         self._live_numbers: set[int] = set()
-        """Numbers of the jobs shown with their worker's figures."""
+        """Numbers of the jobs shown with their workers' figures."""
         self._best_text = ""
 
     # The jobs
 
     def on_mount(self) -> None:
-        """Follows the snapshots, and asks for the jobs."""
+        """Starts watching the snapshots and polling the jobs."""
         super().on_mount()
         self.poll()
 
-    async def ask(self) -> None:
+    async def fetch(self) -> None:
         """Queries all jobs if the queue has changed."""
         queue = self.app.view.queue
-        if queue is None or queue.version == self._version:
+        if queue is None or queue.version == self._queue_version:
             return
-        await asyncio.sleep(self.POLL_INTERVAL_S * (len(self._records) // JOBS_PER_QUERY))  # longer queues less often
-        parts = [await self.app.engine.queue(first, JOBS_PER_QUERY) for first in range(0, queue.jobs, JOBS_PER_QUERY)]
-        self._version = queue.version
-        self._records = {job.number: job for part in parts for job in part}  # a job that has moved may be in two parts
+        await asyncio.sleep(self.POLL_INTERVAL_S * (len(self._records) // JOBS_PER_QUERY))  # poll long queues slowly
+        batches = [await self.app.engine.queue(first, JOBS_PER_QUERY) for first in range(0, queue.jobs, JOBS_PER_QUERY)]
+        self._queue_version = queue.version
+        self._records = {job.number: job for batch in batches for job in batch}  # a job that moves may be in two
         self._result_names.clear()
         self.update_snapshot()
 
-    def _arrange(self, jobs: Sequence[JobRecord]) -> None:
+    def _set_columns(self, jobs: Sequence[JobRecord]) -> None:
         """Sets the columns for these jobs, and finds the best job by the sweep's metric."""
         sweep, column, self._best_text = self.app.view.session.spec.sweep, None, ""
-        with suppress(GmgError):  # no job has reported it yet
-            order, column, _ = sort_jobs(jobs, sweep.best if sweep is not None else None)
-            if column is not None and (best := best_job(order, column)) is not None:
+        with suppress(GmgError):  # no job has reported the metric yet
+            ranked, column, _ = sort_jobs(jobs, sweep.best if sweep is not None else None)
+            if column is not None and (best := best_job(ranked, column)) is not None:
                 self._best_text = f"best: #{best.number} {best.name}, {column.heading} {column.text(best)}"
         self.table.set_columns(_columns(jobs, column))
 
     def update_snapshot(self) -> None:
-        """Updates the jobs that may have changed: those with workers."""
+        """Updates the jobs with live workers, and those whose workers have just ended."""
         snapshot, records = self.app.view.snapshot, self._records
         # The first worker of a job represents it.
         workers = {worker.job: worker for worker in reversed(snapshot.workers) if not worker.state.ended}
@@ -210,29 +210,29 @@ class QueuePage(JobsPage[JobRecord]):
         else:
             rows = list((records | live).values())
             self._result_names |= {*names, *job_columns.result_names(rows)}
-            self._arrange(rows)
+            self._set_columns(rows)
             self.listing.show(rows, self.table.empty)
         self._live_numbers = set(live)
-        self.show_title()
+        self.redraw_bars()
 
     def title_pieces(self) -> list[Piece]:
         """Returns the queue's progress, the best job and, at the end, the command for the results."""
         queue = self.app.view.queue or Queue(0, 0, 0, 0, 0, 0)
-        parts = [(f"{self.app.view.session.spec.name}  ", "title")]
-        parts += queue_progress(queue, self.app.view.snapshot.elapsed_s, self.app.size.width)
-        parts += [(f"  {self._best_text}", "ok")] if self._best_text else []
-        return [*parts, *([(f"  gmg-tui report {self.app.view.session.spec.name}", "dim")] if queue.ended else [])]
+        pieces = [(f"{self.app.view.session.spec.name}  ", "title")]
+        pieces += queue_progress(queue, self.app.view.snapshot.elapsed_s, self.app.size.width)
+        pieces += [(f"  {self._best_text}", "ok")] if self._best_text else []
+        return [*pieces, *([(f"  gmg-tui report {self.app.view.session.spec.name}", "dim")] if queue.ended else [])]
 
     def facts(self, row: JobRecord) -> Iterator[Fact]:
-        """Yields the job with its reason, its values and its log."""
-        yield Fact("", f"#{row.number} {row.name}  {_state(row)}  {row.log or ''}", "strong")
-        texts = (row.reason or "", worker_text.STATE_STYLES[row.state]), (worker_text.values_of(row), "dim")
-        yield from (Fact("", *piece) for piece in texts if piece[0])
+        """Yields the job with its state and log file, then its reason and values."""
+        yield Fact("", f"#{row.number} {row.name}  {_state_text(row)}  {row.log or ''}", "strong")
+        details = (row.reason or "", worker_text.STATE_STYLES[row.state]), (worker_text.values_of(row), "dim")
+        yield from (Fact("", *piece) for piece in details if piece[0])
 
     # Keys
 
     def selected_job(self) -> SelectedJob | None:
-        """Returns the selected job; a live worker means running, even if the record is older."""
+        """Returns the selected job; with a live worker it is running, even if its record says otherwise."""
         row = self.table.selected
         if row is None:
             return None
@@ -244,13 +244,13 @@ class QueuePage(JobsPage[JobRecord]):
         return SelectedJob(number, f"job {number} ({row.name})", running, ended, slot)
 
     def action_retry(self) -> None:
-        """Runs the selected job again."""
+        """Retries the selected job."""
         if (job := self.selected_job()) is not None:
             self.table.following = False
             self.act(QueueAction.RETRY, job.number)
 
     def action_retry_failed(self) -> None:
-        """Runs all failed jobs again, in order."""
+        """Retries all failed jobs, in order."""
         failed = [job.number for job in self._records.values() if job.state is WorkerState.FAILED]
         if not failed:
             self.app.say("No job has failed.")

@@ -23,11 +23,11 @@ class TriedRow(NamedTuple):
 
     tried: Tried
     mark: str = ""
-    """`fastest` or, in a tuning, `recommended`; empty for all other rows."""
+    """`fastest` or, in a tuning, `recommended`, on at most one row; empty on the others."""
 
     @property
     def key(self) -> str:
-        """The row's identity: the full arguments, as masked ones may be equal in several rows."""
+        """The row's identity: arguments and variables unmasked, as several rows may look equal when masked."""
         return repr((self.tried.args, sorted(self.tried.env.items())))
 
 
@@ -35,7 +35,7 @@ def columns(rows: Iterable[Tried]) -> list[Column[TriedRow]]:
     """Returns the columns for these arguments, with one for each metric."""
     metrics = dict.fromkeys(name for tried in rows for name in tried.metrics)
     return [
-        Column("state", _state, align_left=True),
+        Column("state", _state_text, align_left=True),
         Column("n_envs", lambda row: row.tried.n_envs, *column.ENVS),
         Column("rate", lambda row: row.tried.rate, *column.FPS),
         *(
@@ -46,7 +46,7 @@ def columns(rows: Iterable[Tried]) -> list[Column[TriedRow]]:
         Column("fps_per_watt", lambda row: row.tried.fps_per_watt, *column.FPS_PER_WATT),
         Column("gpu_util_pct", lambda row: row.tried.gpu_util_pct, *column.GPU),
         Column("power_w", lambda row: row.tried.power_w, *column.POWER),
-        Column("slots", _slots, align_left=True),
+        Column("slots", _slots_text, align_left=True),
         Column("arguments", lambda row: arguments(row.tried), align_left=True, max_width=200),
         Column("elapsed_s", lambda row: row.tried.elapsed_s, "total time", *column.TIME[1:]),
         Column("attempts", lambda row: row.tried.attempts),
@@ -55,19 +55,19 @@ def columns(rows: Iterable[Tried]) -> list[Column[TriedRow]]:
 
 
 def arguments(tried: Tried) -> str:
-    """Returns the variables and arguments in shell syntax."""
+    """Returns the variables, secrets masked, and the arguments in shell syntax."""
     variables = [join_args((f"{name}={value}",)) for name, value in mask(tried.env).items()]
     return " ".join([*variables, join_args(tried.args) or "no arguments"])
 
 
-def _state(row: TriedRow) -> str:
-    """Returns `failed`, or the mark and `running`, if any applies."""
+def _state_text(row: TriedRow) -> str:
+    """Returns `failed` if all attempts failed, else the mark and `running`, each if it applies."""
     if row.tried.failed == row.tried.attempts:
         return "failed"
     return " ".join(filter(None, (row.mark, "running" if row.tried.running else "")))
 
 
-def _slots(row: TriedRow) -> str:
+def _slots_text(row: TriedRow) -> str:
     slots = row.tried.slots
     return slots[0] if len(slots) == 1 else f"{len(slots)} slots"
 
@@ -80,7 +80,9 @@ class TriedPage(TablePage[TriedRow]):
     """The results of each set of arguments, the fastest first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "use", "Edit with these", id="details", tooltip="Edit, beginning with these arguments.")
+        Binding(
+            "enter", "use", "Edit with these", id="details", tooltip="Edit the worker's settings, starting from these."
+        )
     ]
     OPENED_BY = "tried"
     ENTER = "use"
@@ -92,7 +94,7 @@ class TriedPage(TablePage[TriedRow]):
         """Starts polling."""
         self.poll()
 
-    async def ask(self) -> None:
+    async def fetch(self) -> None:
         """Queries the tried arguments."""
         rows = await self.app.engine.tried()
         best, mark = self._best(rows), "fastest" if self.app.view.snapshot.tuning is None else "recommended"
@@ -100,7 +102,7 @@ class TriedPage(TablePage[TriedRow]):
         self.listing.show([TriedRow(row, mark if row is best else "") for row in rows], "Nothing has been tried yet.")
 
     def _best(self, rows: Sequence[Tried]) -> Tried | None:
-        """Returns the fastest; in a tuning, the recommended ones, which are measured more carefully; None without any."""
+        """Returns the fastest arguments or, in a tuning, the recommended ones, which are measured with more care."""
         view = self.app.view
         tuning, spec = view.snapshot.tuning, view.session.spec
         if tuning is None:
@@ -116,16 +118,16 @@ class TriedPage(TablePage[TriedRow]):
         return ("Tried", "title"), (f"  {count}", "dim")
 
     def facts(self, row: TriedRow) -> Iterator[Fact]:
-        """Yields the arguments in full, the reason of a failure, and the attempts."""
+        """Yields the arguments in full, the reason for a failure, and the number of attempts."""
         tried = row.tried
         counts = (
             f"{tried.running:,} running" if tried.running else "",
             f"{tried.failed:,} failed" if tried.failed else "",
-            f"FPS of {tried.measured:,}" if tried.measured and tried.measured != tried.attempts else "",
+            f"{tried.measured:,} measured" if tried.measured and tried.measured != tried.attempts else "",
         )
-        counted = ", ".join(filter(None, counts))
+        details = ", ".join(filter(None, counts))
         slots = sorted(tried.slots, key=lambda name: (len(name), name))  # gpu10 after gpu9
-        attempts = f"{units.count(tried.attempts, 'attempt')}{f' ({counted})' if counted else ''}"
+        attempts = f"{units.count(tried.attempts, 'attempt')}{f' ({details})' if details else ''}"
         yield Fact("", arguments(tried), "strong")
         if tried.reason:
             yield Fact("", tried.reason, "error")

@@ -11,7 +11,7 @@ from textual.containers import Container, Vertical
 from gmg_tui.model import Answer, Best, Trial, TrialState, Tuning, units
 from gmg_tui.results import tuning_text
 from gmg_tui.ui import terminal
-from gmg_tui.ui.curve import curve
+from gmg_tui.ui.curve import curve_rows
 from gmg_tui.ui.drawing import Piece, Row
 from gmg_tui.ui.facts import Fact, Facts
 from gmg_tui.ui.pages.queue import JobsPage, SelectedJob
@@ -59,14 +59,14 @@ class TuningPage(JobsPage[Trial]):
             follow=lambda trials: max(trials, key=lambda trial: trial.number, default=None),
         )
         super().__init__(trials)
-        letters, *columns = tuning_text.answer_columns(spec)
-        letters = replace(letters, value=lambda row: f"{row[0][0].upper()} {row[0]}")  # the letter on the curve's axis
-        self._answers = Table([letters, *columns], key=lambda named: named[0])
+        names, *columns = tuning_text.answer_columns(spec)
+        names = replace(names, value=lambda row: f"{row[0][0].upper()} {row[0]}")  # the letter on the curve's axis
+        self._answers = Table([names, *columns], key=lambda row: row[0])
         self._curve = Lines(self._curve_rows, id="curve")
         self._notes = Facts()
 
     def body(self) -> ComposeResult:
-        """Yields the curve and the answer, then the trials with the selected one."""
+        """Yields the curve and the answer, then the trials with details of the selected one."""
         with Container(id="top"):
             yield self._curve
             with Vertical(id="answer"):
@@ -82,14 +82,14 @@ class TuningPage(JobsPage[Trial]):
 
     def update_snapshot(self) -> None:
         """Shows the newest state of the tuning."""
-        self.show_title()
+        self.redraw_bars()
         self._answers.show(tuning_text.named_values(self._tuning.answer, self._tuning.spec))
         self.listing.show(sorted(self._tuning.trials, key=lambda trial: trial.number), "No trial has started yet.")
-        self._notes.show(self._facts(self._tuning, self._tuning.answer))
+        self._notes.show(self._note_facts(self._tuning, self._tuning.answer))
         self.on_table_moved()
 
     def on_table_moved(self) -> None:
-        """Shows the selected trial in the curve."""
+        """Highlights the selected trial in the curve."""
         self._curve.show((self._tuning, self._selected_number))
 
     @property
@@ -98,11 +98,11 @@ class TuningPage(JobsPage[Trial]):
         return None if trial is None else trial.number
 
     def _curve_rows(self, width: int, height: int) -> list[Row]:
-        return curve(self._tuning, self._tuning.answer, self._selected_number, width, height)
+        return curve_rows(self._tuning, self._tuning.answer, self._selected_number, width, height)
 
     def title_pieces(self) -> list[Piece]:
-        """Returns the counts of trials and the time, then the step, which a narrow terminal cuts off."""
-        tuning, view = self._tuning, self.app.view
+        """Returns the counts of trials and the times, then the step, which a narrow terminal cuts off."""
+        tuning, view, remaining = self._tuning, self.app.view, units.time_left(self._tuning.eta_s)
         failed = sum(trial.state is TrialState.FAILED for trial in tuning.trials)
         running = sum(trial.state is TrialState.RUNNING for trial in tuning.trials)
         return [
@@ -111,22 +111,22 @@ class TuningPage(JobsPage[Trial]):
             ("ended  " if view.already_ended else "read-only  " if view.readonly else "", "warn"),
             (f"{running} running  " if running else "", "ok"),
             (f"{failed} failed  " if failed else "", "error"),
-            (f"{_trials(tuning)}  {units.clock(view.snapshot.elapsed_s)}", "dim"),
-            (f"  about {left}" if (left := units.time_left(tuning.eta_s)) and not tuning.ended else "", "text"),
+            (f"{_trials_text(tuning)}  {units.clock(view.snapshot.elapsed_s)}", "dim"),
+            (f"  about {remaining}" if remaining and not tuning.ended else "", "text"),
             (f"  {tuning_text.step_number(tuning)}", "title"),
             (f"  {tuning.step}", "title" if not tuning.ended else "warn" if tuning.reached else "ok"),
             (f"  last step: {tuning.reached}" if tuning.reached else "", "warn"),
         ]
 
     def facts(self, row: Trial) -> Iterator[Fact]:
-        """Yields the trial with its rate, and its reason."""
+        """Yields the trial with its value, slot, state, rate and reason."""
         spec = self._tuning.spec
         rate = f"{tuning_text.rate(row.rate, spec)}{tuning_text.margin(row)}" if row.rate is not None else ""
         text = f"#{row.number} {spec.variable}={row.value:,} on {row.slot}  {row.state.value}  {rate}"
         yield Fact("", f"{text}  {row.reason or ''}", "error" if row.reason else "text")
 
-    def _facts(self, tuning: Tuning, answer: Answer) -> Iterator[Fact]:
-        """Yields notes on the answer, most important first."""
+    def _note_facts(self, tuning: Tuning, answer: Answer) -> Iterator[Fact]:
+        """Yields the command line for the selected answer, or the lack of an answer, then notes by importance."""
         best = self._best
         if best is None and tuning.ended:
             yield Fact("answer", "none: no trial was measured", "error")
@@ -149,21 +149,21 @@ class TuningPage(JobsPage[Trial]):
 
     @property
     def _best(self) -> Best | None:
-        named = self._answers.selected
-        return named[1] if named is not None else None
+        row = self._answers.selected
+        return row[1] if row is not None else None
 
     def _command(self, best: Best) -> str:
         return shlex.join(tuning_text.command(self.app.view.session.spec, self._tuning.spec.variable, best.value))
 
     async def action_copy(self) -> None:
-        """Copies the command line of the selected value."""
+        """Copies the command line for the selected answer."""
         if self._best is None:
             self.app.say("There is no command line yet.")
         else:
             self.app.say(await terminal.copy(self.app, self._command(self._best)))
 
     def selected_job(self) -> SelectedJob | None:
-        """Returns the selected trial."""
+        """Returns the selected trial; None if the table is empty."""
         trial = self.table.selected
         if trial is None:
             return None
@@ -171,7 +171,7 @@ class TuningPage(JobsPage[Trial]):
         return SelectedJob(trial.number, name, running, trial.state.ended, trial.slot if running else None)
 
 
-def _trials(tuning: Tuning) -> str:
+def _trials_text(tuning: Tuning) -> str:
     """Returns the number of trials: `4 of about 18 trials`."""
     decided, total = len(tuning.trials), tuning.total
     return units.count(total, "trial") if decided == total else f"{decided:,} of about {units.count(total, 'trial')}"

@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from gmg_tui.model import Curve, Point, units
 from gmg_tui.model.curves import rank
 from gmg_tui.results.column import Column
-from gmg_tui.ui.charts import AXIS_ROWS, GUTTER, ROWS_PER_TICK, Canvas, axis, bottom_axis, fit_axis, interpolate
+from gmg_tui.ui.charts import AXIS_ROWS, GUTTER, MIN_TICK_ROWS, Canvas, bottom_axis, fit_axis, interpolate, make_axis
 from gmg_tui.ui.drawing import Row, braille_line
 from gmg_tui.ui.facts import Fact, Facts
 from gmg_tui.ui.rows import Lines
@@ -139,9 +139,9 @@ def chart_rows(name: str, curve: Curve, width: int, height: int) -> list[Row]:
         ]
     by_step = all(point.step is not None for point in points)
     places = [float(point.step or 0) if by_step else point.time - points[0].time for point in points]
-    scale = fit_axis([point.value for point in points], max(1, height // ROWS_PER_TICK))
+    scale = fit_axis([point.value for point in points], max(1, height // MIN_TICK_ROWS))
     low, high = min(places), max(places)
-    across = axis(low, high if high > low else low + 1, max(1, plot // _TICK_CELLS))
+    across = make_axis(low, high if high > low else low + 1, max(1, plot // _TICK_CELLS))
     columns = {round(across.fraction(tick) * (plot - 1)): tick for tick in across.ticks}
     values = [scale.fraction(point.value) for point in points]
     line = interpolate([across.fraction(x) for x in places], values, 2 * plot)

@@ -24,7 +24,7 @@ def chart_rows(entry: SlotView, series: Series, width: int, height: int) -> list
     series = _trim(series, entry.worker)
     tracks = list(_tracks(entry, series))
     if entry.worker.state.ended:  # the GPU's current figures are not this worker's
-        tracks[1:] = [track._replace(now="") for track in tracks[1:]]
+        tracks[1:] = [track._replace(newest="") for track in tracks[1:]]
     count = min(len(tracks), max(0, height - AXIS_ROWS) // _MIN_ROWS)
     if not count or width < _MIN_WIDTH:
         return [Row(width).add("The terminal is too small for charts.", "dim")]

@@ -110,7 +110,7 @@ def line_rows(line: RateLine, height: int) -> list[Row]:
     pairs = list(zip(line.deviations[::2], line.deviations[1::2], strict=True))
     slow = [any(value is not None and value < _SLOW for value in pair) for pair in pairs]
     canvas = Canvas(line.cells, height)
-    canvas.line(_fractions(line, height), ["warn" if is_slow else "fps-graph" for is_slow in slow])
+    canvas.draw_line(_fractions(line, height), ["warn" if is_slow else "fps-graph" for is_slow in slow])
     if line.restart_cell is not None:
         canvas.put(line.restart_cell, height - 1, _RESTART, "warn")
     return canvas.rows()

@@ -46,7 +46,7 @@ async def test_the_help_lists_every_key_state_and_metric_on_any_terminal(size: t
 
 
 @pytest.mark.parametrize(
-    ("opening", "texts"), [("a", ("Edit, beginning with these arguments.",)), ("a", ("Go back one step.",))]
+    ("opening", "texts"), [("a", ("Edit the worker's settings, starting from these.",)), ("a", ("Go back one step.",))]
 )
 async def test_on_a_page_the_help_begins_with_the_keys_of_that_page(opening: str, texts: tuple[str, ...]) -> None:
     app = play.edited()

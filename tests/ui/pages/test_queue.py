@@ -254,14 +254,14 @@ async def test_details_open_for_the_slot_of_the_job_also_when_a_filter_hides_it(
         await play.sees(pilot, "job #14")
         assert app.view.selected == "gpu1"
         await press(pilot, "Q", "up", "up", "enter")
-        await play.sees(pilot, "There is no log")
+        await play.sees(pilot, "The job has no log")
         await press(pilot, "escape", "escape")
         await play.sees(pilot, "gpu1 log")
 
 
 async def test_keys_of_the_footer_can_be_clicked() -> None:
     async with opened(size=(120, 30)) as queue:
-        await click(queue.pilot, "Run again")
+        await click(queue.pilot, "Retry")
         assert queue.actions == [(QueueAction.RETRY, 13)]
         await click(queue.pilot, "Details")
         await play.sees(queue.pilot, "job #13")
@@ -311,7 +311,7 @@ async def test_enter_on_a_job_that_has_left_its_slot_shows_its_log_which_can_be_
         await press(pilot, "escape")
         await play.sees(pilot, "#5 ")
         await press(pilot, "down", "down", "enter")
-        await play.sees(pilot, "There is no log")
+        await play.sees(pilot, "The job has no log")
 
 
 async def test_a_queue_that_changed_while_another_page_covered_it_is_drawn_whole_again() -> None:

@@ -31,7 +31,7 @@ async def _main() -> int:
     grace_s = float(sys.argv[1]) if len(sys.argv) > 1 else terminal.GRACE_S
     with terminal.watch(lambda: app.finish("detached"), grace_s=grace_s):
         outcome = await app.run_async()
-    return 0 if outcome is not None and outcome.how == "detached" else 1
+    return 0 if outcome is not None and outcome.kind == "detached" else 1
 
 
 if __name__ == "__main__":
