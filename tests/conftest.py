@@ -63,7 +63,7 @@ def _patient_clients(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _running() -> list[str]:
-    return [entry.name for entry in sessions.listing() if entry.answers]
+    return [entry.name for entry in sessions.list_sessions() if entry.runs_here]
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ def attach(name: str | None, options: Options, *, readonly: bool) -> int:
         return 0
     sessions.clear_lost(note)
     entry = sessions.find(name, running=name is None)
-    if entry.away:
+    if entry.runs_elsewhere:
         raise GmgError(entry.remark, 1)
     if not is_terminal():
         alternative = f"logs {entry.name} -f" if entry.state == "running" else f"report {entry.name}"

@@ -29,7 +29,7 @@ def ls(*, as_json: bool) -> int:
     sessions.clear_lost(note)
 
     async def update() -> list[sessions.SessionEntry]:
-        return await asyncio.gather(*map(_update, sessions.listing()))
+        return await asyncio.gather(*map(_update, sessions.list_sessions()))
 
     entries = asyncio.run(update())
     if as_json:
@@ -50,7 +50,7 @@ def ls(*, as_json: bool) -> int:
 
 async def _update(entry: sessions.SessionEntry) -> sessions.SessionEntry:
     """Returns the session with its engine's current workers and queue; unchanged if no engine answers."""
-    if not entry.answers:
+    if not entry.runs_here:
         return entry
     snapshot = await newest_snapshot(entry.record.session)
     if snapshot is None:
@@ -113,7 +113,7 @@ _COLUMNS = (
     Column[sessions.SessionEntry]("name", lambda entry: entry.name, priority=100, align_left=True),
     Column[sessions.SessionEntry]("state", lambda entry: entry.state, priority=90, align_left=True),
     Column[sessions.SessionEntry](
-        "host", lambda entry: entry.host if entry.away else None, priority=60, align_left=True
+        "host", lambda entry: entry.host if entry.runs_elsewhere else None, priority=60, align_left=True
     ),
     Column[sessions.SessionEntry](
         "script", lambda entry: Path(entry.record.session.spec.script).name, priority=40, align_left=True

@@ -66,7 +66,7 @@ def rm(names: tuple[str, ...], *, older: float | None, keep: int | None, yes: bo
 
 def _select_old(ended_before: float, keep: int) -> list[RemovableSession]:
     """Returns the sessions that ended before a Unix time, except the last `keep`."""
-    ended = _find_removable(session.name for session in sessions.listing() if session.state != "running")
+    ended = _find_removable(session.name for session in sessions.list_sessions() if session.state != "running")
     ended.sort(key=lambda session: session.ended, reverse=True)
     return [session for session in ended[keep:] if session.ended <= ended_before]
 

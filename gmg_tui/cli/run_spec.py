@@ -125,7 +125,7 @@ def load_for_resume(options: Options, command: str, fixed: str) -> Session:
         options, {opt.name for opt in _OPTIONS if mark in opt.marks}, f"--resume {name}: {fixed} cannot change"
     )
     _check_command(sessions.find(name, running=False).record.session.spec, command)
-    sessions.await_end(name, note)
+    sessions.await_watchdog(name, note)
     sessions.clear_lost(note)
     entry = sessions.find(name, running=False)
     if entry.state == "running":

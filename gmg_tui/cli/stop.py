@@ -46,7 +46,7 @@ def _select(names: tuple[str, ...], *, everything: bool) -> list[sessions.Sessio
     """Returns the sessions to stop, after asking about unnamed ones that have run for long. Raises `GmgError`."""
     if names:
         return [sessions.find(name, running=True) for name in dict.fromkeys(names)]
-    running = [session for session in sessions.listing() if session.answers]
+    running = [session for session in sessions.list_sessions() if session.runs_here]
     if len(running) > 1 and not everything:
         names_text = ", ".join(session.name for session in running)
         raise GmgError(f"{len(running)} sessions are running: {names_text}; give their names, or --all")

@@ -145,7 +145,7 @@ def add(options: Options, file: str | None, program: Program | None) -> int:
     spec = session.spec
     if spec.command != "sweep":
         raise GmgError(f"{spec.name} is not a sweep; --add needs a running one", 1)
-    if not entry.answers:
+    if not entry.runs_here:
         raise GmgError(entry.remark or f"{spec.name} has ended; start another sweep", 1)
     added = Settings() if file is None else read(file)
     if program is not None:

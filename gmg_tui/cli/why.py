@@ -34,7 +34,7 @@ def why(words: tuple[str, ...], *, as_json: bool, stacks: bool) -> int:
         raise GmgError("give the session's name and the slot: gmg-tui why [NAME] [SLOT]")
     sessions.clear_lost(note)
     name, slot = sessions.split_words(words)
-    any_running = any(entry.answers for entry in sessions.listing())
+    any_running = any(entry.runs_here for entry in sessions.list_sessions())
     entry = sessions.find(name, running=any_running and name is None)
     judged = asyncio.run(_judge_workers(entry, slot, stacks=stacks))
     if as_json:
@@ -63,7 +63,7 @@ async def _judge_workers(
     entry: sessions.SessionEntry, slot: str | None, *, stacks: bool
 ) -> list[tuple[SpeedFacts, Verdict]]:
     session = entry.record.session
-    if entry.answers:
+    if entry.runs_here:
         client: Source = await EngineClient.connect(Path(session.spec.socket), session.id)
     else:
         client = await EndedSession.open(entry.folder, session, loss=entry.remark)

@@ -22,7 +22,7 @@ from gmg_tui.model import GpuProcess, HotSpot, RunSpec, SpeedFacts, Stacks, Work
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.tuning import FPS
 from gmg_tui.session.paths import STORE
-from gmg_tui.session.session_record import listing
+from gmg_tui.session.session_record import list_sessions
 from gmg_tui.session.store.database import StoreError
 from gmg_tui.session.store.reader import open_store
 
@@ -160,7 +160,7 @@ def tuned_envs(program: tuple[bool, str], gpu: str | None) -> int | None:
         is_same = program_of(session.spec) == program and models == {gpu}
         return tune is not None and tune.metric == FPS and "env" in tune.variable.lower() and is_same
 
-    for entry in [entry for entry in listing() if is_match(entry.record.session)][:_MAX_TUNINGS_READ]:
+    for entry in [entry for entry in list_sessions() if is_match(entry.record.session)][:_MAX_TUNINGS_READ]:
         with suppress(StoreError), open_store(entry.folder / STORE) as stored:
             snapshot = stored.last_snapshot
             tuning = snapshot.tuning if snapshot is not None else None

@@ -104,7 +104,7 @@ def _variable_values(entry: sessions.SessionEntry) -> set[str]:
     """Returns the values of all environment variables given to the session, its jobs and their attempts."""
     values = set(entry.record.session.spec.env.values())
     with suppress(OSError, StoreError), open_store(entry.folder / sessions.STORE) as stored:
-        for job in stored.each_job():
+        for job in stored.iter_jobs():
             values.update(job.env.values())
             for ran in stored.attempts_of(job.number):
                 values.update(ran.attempt.env.values())

@@ -38,8 +38,8 @@ def export(session: Session) -> None:
                 data = _json(tuning_results(session, snapshot.tuning))
                 write_own(folder / TUNE, data)
         if session.spec.sweep is not None:
-            write_own(folder / DETAILED, detailed(stored.each_job(), stored))
-            write_own(folder / TABLE, table(stored.each_job()))
+            write_own(folder / DETAILED, detailed(stored.iter_jobs(), stored))
+            write_own(folder / TABLE, table(stored.iter_jobs()))
         if session.spec.summary is not None and snapshot is not None and snapshot.ended:
             write_atomic(Path(session.spec.summary), data)
 

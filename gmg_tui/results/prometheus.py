@@ -73,7 +73,7 @@ class SessionsCollector(Collector):
 
 async def _views() -> list[SessionView]:
     """Returns the sessions to export: the running ones by name, then the lost ones."""
-    entries = sorted((entry for entry in sessions.listing() if entry.here), key=lambda entry: entry.name)
+    entries = sorted((entry for entry in sessions.list_sessions() if entry.is_local), key=lambda entry: entry.name)
     oldest = time.time() - _LOST_EXPORT_S
     lost = [entry for entry in entries if entry.state == "lost" and (entry.record.ended or entry.written) > oldest]
     running = [entry.record.session for entry in entries if entry.state == "running"]
@@ -135,7 +135,7 @@ def _write_totals(scrape: _Scrape, session: Session) -> None:
     name = session.spec.name
     with open_store(Path(session.spec.folder) / sessions.STORE, _STORE_TIMEOUT_S) as stored:
         runs = [run for attempts in stored.attempts.values() for run in attempts]
-        energies = [(job.slot, job.energy_j) for job in stored.each_job() if job.energy_j is not None]
+        energies = [(job.slot, job.energy_j) for job in stored.iter_jobs() if job.energy_j is not None]
     failed = Counter(run.slot for run in runs if run.attempt.state is WorkerState.FAILED)
     scrape.add("gmg_session_failures_total", "Attempts that failed, on all slots.", failed.total(), session=name)
     for slot in session.slots:

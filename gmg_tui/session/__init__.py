@@ -1,6 +1,6 @@
 """Sessions of this user: names, folders, locks, sockets, records, and the leftovers of killed engines.
 
-Use the names of `paths` and `session_record` as `sessions.NAME`.
+Import it as `sessions`: it has the names of its modules `paths` and `session_record`.
 """
 
 from typing import TYPE_CHECKING
@@ -13,11 +13,11 @@ else:
     from importlib import import_module
 
     _MODULES = ("paths", "session_record")
-    _OTHERS = ("client", "ended_session", "options", "protocol", "store", "tried")
+    _SUBMODULES = ("client", "ended_session", "options", "protocol", "store")
 
     def __getattr__(name):
-        """Returns a name of one of the two modules."""
-        for module in () if name in (*_MODULES, *_OTHERS) or name.startswith("__") else _MODULES:
-            if hasattr(found := import_module(f"{__name__}.{module}"), name):
-                return globals().setdefault(name, getattr(found, name))
+        """Returns the value of a name in the two modules, which are imported on first use."""
+        for module in () if name in (*_MODULES, *_SUBMODULES) or name.startswith("__") else _MODULES:
+            if hasattr(loaded := import_module(f"{__name__}.{module}"), name):
+                return globals().setdefault(name, getattr(loaded, name))
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

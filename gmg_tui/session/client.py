@@ -25,9 +25,9 @@ T = TypeVar("T")
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 ANSWER_TIMEOUT_S = 10.0
 """Timeout of an answer: engines need milliseconds, but a stopped one (SIGSTOP) never answers."""
-_SNAPSHOT_S = 3.0
-"""Timeout of a snapshot for a list or a scrape, which may take Prometheus 10 s."""
-_CLOSE_S = 1.0
+_SNAPSHOT_TIMEOUT_S = 3.0
+"""Timeout of a snapshot for a list or a scrape, which Prometheus gives up after 10 s."""
+_CLOSE_TIMEOUT_S = 1.0
 """Timeout for sending the last message on close."""
 _MISSING_SOCKET_TIMEOUT_S = 6.0
 """Timeout for a missing socket: an engine recreates a deleted one within 5 s."""
@@ -40,7 +40,7 @@ class Source(ABC):
     Attributes:
         welcome: The session, and its state when the source was opened.
         ended: True if the engine has exited, so nothing can change.
-        loss: One line if the session was lost; else empty.
+        loss: One line about the loss of the session; empty if it was not lost.
     """
 
     ended = False
@@ -77,19 +77,19 @@ class Source(ABC):
 
     async def details(self, slot: str) -> Details:
         """Returns the worker's details."""
-        return _converted(Details, await self._ask(Ask(Topic.DETAILS, slot)))
+        return _convert(Details, await self._ask(Ask(Topic.DETAILS, slot)))
 
     async def series(self, slot: str) -> Series:
         """Returns the worker's metrics over its whole life."""
-        return _converted(Series, await self._ask(Ask(Topic.SERIES, slot)))
+        return _convert(Series, await self._ask(Ask(Topic.SERIES, slot)))
 
     async def curves(self, slot: str, name: str = "", count: int = 0) -> dict[str, Curve]:
         """Returns the curves of the newest attempt's metrics, or of the one called `name`, with at most `count` points."""
-        return _converted(dict[str, Curve], await self._ask(Ask(Topic.CURVES, slot, count=count, name=name)))
+        return _convert(dict[str, Curve], await self._ask(Ask(Topic.CURVES, slot, count=count, name=name)))
 
     async def queue(self, first: int, count: int) -> tuple[JobRecord, ...]:
         """Returns `count` jobs from position `first`: ended ones first, by time, then running, then waiting ones."""
-        return _converted(tuple[JobRecord, ...], await self._ask(Ask(Topic.QUEUE, "", first, count)))
+        return _convert(tuple[JobRecord, ...], await self._ask(Ask(Topic.QUEUE, "", first, count)))
 
     async def act_on_jobs(self, action: QueueAction, *jobs: int) -> None:
         """Acts on jobs of the queue."""
@@ -104,25 +104,25 @@ class Source(ABC):
         await self._ask(protocol.UseSlot(slot, used))
 
     async def tried(self) -> tuple[Tried, ...]:
-        """Returns the results by arguments, newest first."""
-        return _converted(tuple[Tried, ...], await self._ask(Ask(Topic.TRIED)))
+        """Returns the results of the arguments tried, newest first."""
+        return _convert(tuple[Tried, ...], await self._ask(Ask(Topic.TRIED)))
 
     async def occurrences(self) -> tuple[Occurrence, ...]:
         """Returns the session's past events, oldest first."""
-        return _converted(tuple[Occurrence, ...], await self._ask(Ask(Topic.EVENTS)))
+        return _convert(tuple[Occurrence, ...], await self._ask(Ask(Topic.EVENTS)))
 
     async def stacks(self, slot: str) -> tuple[Stacks, ...]:
         """Returns the Python stacks of the worker, or of all ranks of its group."""
-        return _converted(tuple[Stacks, ...], await self._ask(Ask(Topic.STACKS, slot)))
+        return _convert(tuple[Stacks, ...], await self._ask(Ask(Topic.STACKS, slot)))
 
     async def speed(self, slot: str) -> SpeedFacts:
         """Measures for a second, and returns the facts about a worker's speed."""
-        return _converted(SpeedFacts, await self._ask(Ask(Topic.SPEED, slot)))
+        return _convert(SpeedFacts, await self._ask(Ask(Topic.SPEED, slot)))
 
     async def hot_spot(self, slot: str) -> HotSpot | None:
         """Samples a worker's stacks for two seconds. Returns the script's hottest function; None without one."""
-        found = await self._ask(Ask(Topic.HOT_SPOT, slot))
-        return None if found is None else _converted(HotSpot, found)
+        answer = await self._ask(Ask(Topic.HOT_SPOT, slot))
+        return None if answer is None else _convert(HotSpot, answer)
 
     async def end(self, *, kill: bool = False) -> None:
         """Stops or kills all workers; returns once the engine has accepted the request."""
@@ -139,7 +139,7 @@ class EngineClient(Source):
         self.max_bytes, self.max_report_bytes = max_bytes, 0
         self._reader, self._writer = reader, writer
         self._numbers = numbers_from(1)
-        self._answers: dict[int, asyncio.Future[Answer]] = {}
+        self._pending: dict[int, asyncio.Future[Answer]] = {}
         self._gone_reason: str | None = None
         self._workers = welcome.snapshot.workers
         self.on_report: Callable[[msgspec.Raw], None] = lambda _: None
@@ -147,9 +147,9 @@ class EngineClient(Source):
 
     @classmethod
     async def connect(cls, path: Path, session_id: str = "", *, readonly: bool = False) -> Self:
-        """Connects to the engine at `path`, whose session must have the id `session_id` unless that is empty.
+        """Connects to the engine at `path`; its session must have the id `session_id`, unless that is empty.
 
-        With `readonly` the engine refuses every change. Raises `GmgError` if none answers, or a different one.
+        With `readonly`, the engine refuses every change. Raises `GmgError` if no engine answers, or that of another session.
         """
         deadline = time.monotonic() + _MISSING_SOCKET_TIMEOUT_S
         while not os.path.exists(path) and time.monotonic() < deadline:  # noqa: ASYNC110, ASYNC240, PTH110 - made by another process
@@ -166,7 +166,7 @@ class EngineClient(Source):
         except TimeoutError:
             raise GmgError(f"the engine at {path} does not answer; is it stopped (SIGSTOP)?", 1) from None
         except OSError as error:
-            raise GmgError(f"no engine answers at {path}: {_connection_error(error)}", 1) from error
+            raise GmgError(f"no engine answers at {path}: {_error_clause(error)}", 1) from error
 
     @classmethod
     async def greet(
@@ -178,18 +178,18 @@ class EngineClient(Source):
         readonly: bool = False,
         max_bytes: int = protocol.MAX_MESSAGE_BYTES,
     ) -> Self:
-        """Like `connect`, over an open connection to the engine called `name`, and without a timeout."""
+        """Greets the engine called `name` over an open connection; otherwise like `connect`, but without a timeout."""
         reader, writer = streams
         try:
             writer.write(protocol.frame(protocol.Hello(protocol.VERSION, gmg_tui.__version__, session_id, readonly)))
             await writer.drain()
-            first = await protocol.read_message(reader, max_bytes)
+            reply = await protocol.read_message(reader, max_bytes)
         except (OSError, EOFError) as error:
-            raise GmgError(f"no engine answers at {name}: {_connection_error(error)}", 1) from error
-        if isinstance(first, Welcome):
-            return cls(reader, writer, first, max_bytes)
+            raise GmgError(f"no engine answers at {name}: {_error_clause(error)}", 1) from error
+        if isinstance(reply, Welcome):
+            return cls(reader, writer, reply, max_bytes)
         text = f"the engine at {name} uses another protocol; update gmg-tui and try again"
-        raise GmgError(first.reason if isinstance(first, Bye) else text, 1)
+        raise GmgError(reply.reason if isinstance(reply, Bye) else text, 1)
 
     async def events(self) -> AsyncIterator[Update | Lines | Bye]:
         """Yields the engine's events, and receives answers; ends with `Bye`, even if the connection breaks."""
@@ -198,12 +198,12 @@ class EngineClient(Source):
                 try:
                     message = await protocol.read_message(self._reader, self.max_bytes, self.max_report_bytes)
                 except (OSError, EOFError) as error:
-                    message = Bye(_connection_error(error))
+                    message = Bye(_error_clause(error))
                 match message:
                     case Answer(id=number):
-                        waiting = self._answers.pop(number, None)
-                        if waiting is not None and not waiting.done():
-                            waiting.set_result(message)
+                        future = self._pending.pop(number, None)
+                        if future is not None and not future.done():
+                            future.set_result(message)
                     case Bye(reason=reason):
                         self._fail(reason)
                         yield message
@@ -230,20 +230,20 @@ class EngineClient(Source):
         return Update(snapshot)
 
     async def watch(self, *, lines: bool = False) -> None:
-        """Sends `Watch`."""
+        """Sends a `Watch` request, which gets no answer."""
         await self._send(protocol.Watch(lines))
 
     async def set_slot(self, slot: str, assignment: msgspec.Raw) -> None:
         """Assigns work to a slot of an agent."""
         await self._ask(protocol.SetSlot(slot, assignment))
 
-    async def read_log(self, path: str, offset: int) -> protocol.LogPart:
-        """Returns part of a log on an agent's node, by its path in the session's folder."""
-        return _converted(protocol.LogPart, await self._ask(protocol.ReadLog(path, offset)))
+    async def read_log(self, path: str, offset: int) -> protocol.LogChunk:
+        """Returns a chunk of a log on an agent's node, whose `path` is relative to the session's folder."""
+        return _convert(protocol.LogChunk, await self._ask(protocol.ReadLog(path, offset)))
 
     @property
     def unread_bytes(self) -> int:
-        """What was sent and the engine has not read, beyond the kernel's buffers."""
+        """Bytes that were sent but not read by the engine, without those in the kernel's buffers."""
         return self._writer.transport.get_write_buffer_size()
 
     async def close(self) -> None:
@@ -251,7 +251,7 @@ class EngineClient(Source):
         self._fail("this client has disconnected")
         self._writer.close()
         try:
-            async with asyncio.timeout(_CLOSE_S):
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await self._writer.wait_closed()
         except TimeoutError:
             self._writer.transport.abort()  # the engine does not read
@@ -265,12 +265,12 @@ class EngineClient(Source):
             self._writer.write(protocol.frame(request))
             await self._writer.drain()
         except OSError as error:
-            raise GmgError(f"the engine is gone: {_connection_error(error)}", 1) from error
+            raise GmgError(f"the engine is gone: {_error_clause(error)}", 1) from error
 
     async def _ask(self, question: Command | Question) -> Any:
         number = next(self._numbers)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._answers[number] = future
+        self._pending[number] = future
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
                 await self._send(protocol.Numbered(number, question))
@@ -279,23 +279,23 @@ class EngineClient(Source):
             text = f"the engine has not answered for {ANSWER_TIMEOUT_S:.0f} s; it may still carry this out later"
             raise GmgError(text, 1) from error
         finally:
-            self._answers.pop(number, None)
+            self._pending.pop(number, None)
         if answer.error is not None:
             raise GmgError(answer.error, 1)
         return None if answer.value == protocol.NOTHING else answer.value
 
     def _fail(self, reason: str) -> None:
         self._gone_reason = self._gone_reason or reason
-        for future in self._answers.values():
+        for future in self._pending.values():
             if not future.done():
                 future.set_exception(GmgError(reason, 1))
-        self._answers.clear()
+        self._pending.clear()
 
 
 async def newest_snapshot(session: Session) -> Snapshot | None:
     """Returns the state of a running session from its engine; None if it does not answer in time."""
     with suppress(GmgError, TimeoutError):
-        async with asyncio.timeout(_SNAPSHOT_S):
+        async with asyncio.timeout(_SNAPSHOT_TIMEOUT_S):
             client = await EngineClient.connect(Path(session.spec.socket), session.id, readonly=True)
             await client.close()
         return client.welcome.snapshot
@@ -318,7 +318,7 @@ async def answering(client: Source) -> AsyncIterator[None]:
         await client.close()
 
 
-def _converted(kind: type[T], value: object) -> T:
+def _convert(kind: type[T], value: object) -> T:
     """Returns the value of an answer as `kind`. Raises `GmgError` if it does not fit."""
     try:
         return (
@@ -328,8 +328,8 @@ def _converted(kind: type[T], value: object) -> T:
         raise GmgError(f"the engine sent an unexpected answer: {error}", 1) from error
 
 
-def _connection_error(error: OSError | EOFError) -> str:
-    """Returns a connection error in words, as a clause."""
+def _error_clause(error: OSError | EOFError) -> str:
+    """Returns a clause that describes a connection error."""
     match error:
         case ConnectionRefusedError():
             return "no process listens on its socket"

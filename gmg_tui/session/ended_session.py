@@ -20,7 +20,7 @@ from gmg_tui.session.store.reader import Stored, open_store
 _MAX_POINTS: Final = 720
 """Maximum points of a chart."""
 _RECENT_S: Final = 300.0
-"""Seconds shown in a worker's tile, before its end."""
+"""Length of the history in a worker's tile, up to its end."""
 _NOT_RECORDED: Final = "not recorded"
 
 
@@ -38,7 +38,7 @@ class EndedSession(Source):
     @classmethod
     async def open(cls, folder: Path, session: Session, *, loss: str = "") -> Self:
         """Opens the session in `folder`. Raises `GmgError` if its store has no snapshot or cannot be read."""
-        return cls(await asyncio.to_thread(_welcome, folder, session), folder, loss=loss)
+        return cls(await asyncio.to_thread(_make_welcome, folder, session), folder, loss=loss)
 
     async def events(self) -> AsyncIterator[Update | Lines | Bye]:
         """Yields nothing, and never ends."""
@@ -75,14 +75,14 @@ class EndedSession(Source):
                 return SpeedFacts(slot, worker.state, reason=worker.reason, recorded=worker.newest.verdict)
             job = worker.index + 1 if worker.job is None else worker.job
             if topic is Topic.DETAILS:
-                return self._details(worker, [each.attempt for each in stored.attempts_of(job) if each.slot == slot])
-            curves = [each.curves for each in stored.curves_of(job) if each.slot == slot]
+                return self._details(worker, [entry.attempt for entry in stored.attempts_of(job) if entry.slot == slot])
+            curves = [entry.curves for entry in stored.curves_of(job) if entry.slot == slot]
         return question.select(curves[-1] if curves else {})
 
-    def _details(self, worker: Worker, ran: list[Attempt]) -> Details:
+    def _details(self, worker: Worker, attempts: list[Attempt]) -> Details:
         """Returns a worker's attempts; its environment and GPU processes were not recorded."""
-        spec, newest = self.welcome.session.spec, self._concluded(worker.newest)
-        earlier = [self._concluded(attempt) for attempt in ran if attempt.number != newest.number]
+        spec, newest = self.welcome.session.spec, self._mark_lost(worker.newest)
+        earlier = [self._mark_lost(attempt) for attempt in attempts if attempt.number != newest.number]
         return Details(
             slot=worker.slot,
             command=(spec.python, *(("-m",) if spec.module else ()), spec.script, *newest.args),
@@ -96,22 +96,22 @@ class EndedSession(Source):
         )
 
     def _job_attempts(self, stored: Stored) -> list[JobAttempt]:
-        attempts = [ran for of_job in stored.attempts.values() for ran in of_job]
-        return [structs.replace(ran, attempt=self._concluded(ran.attempt)) for ran in attempts]
+        entries = [entry for entries in stored.attempts.values() for entry in entries]
+        return [structs.replace(entry, attempt=self._mark_lost(entry.attempt)) for entry in entries]
 
     def _tried(self, stored: Stored) -> tuple[Tried, ...]:
         tried = TriedArguments()
-        for ran in sorted(self._job_attempts(stored), key=lambda ran: ran.attempt.started):
-            tried.add(ran.slot, ran.attempt)
+        for entry in sorted(self._job_attempts(stored), key=lambda entry: entry.attempt.started):
+            tried.add(entry.slot, entry.attempt)
         return tried.results((), self.welcome.snapshot.time)
 
     def _events(self, stored: Stored) -> tuple[Occurrence, ...]:
         """Returns the starts and ends of attempts; alerts were not recorded."""
         queued = self.welcome.session.spec.sweep is not None
-        jobs = {job.number: f"job {job.number} ({job.name})" for job in stored.each_job()} if queued else {}
+        jobs = {job.number: f"job {job.number} ({job.name})" for job in stored.iter_jobs()} if queued else {}
         events = []
-        for ran in self._job_attempts(stored):
-            slot, name, attempt = ran.slot, jobs.get(ran.job, ran.slot), ran.attempt
+        for entry in self._job_attempts(stored):
+            slot, name, attempt = entry.slot, jobs.get(entry.job, entry.slot), entry.attempt
             text = f"{name} has started attempt {attempt.number}"
             events.append(Occurrence(0, attempt.started, OccurrenceKind.STARTED, text, slot))
             if attempt.ended is not None and attempt.state.ended:
@@ -120,8 +120,8 @@ class EndedSession(Source):
         events.sort(key=lambda event: event.time)
         return tuple(structs.replace(event, number=number) for number, event in enumerate(events, 1))
 
-    def _concluded(self, attempt: Attempt) -> Attempt:
-        """Returns the attempt, marked as failed if the engine died before its end."""
+    def _mark_lost(self, attempt: Attempt) -> Attempt:
+        """Returns the attempt, marked as failed if the engine died before it ended."""
         if attempt.state.ended or not attempt.number:
             return attempt
         ended = max(attempt.started, self.welcome.snapshot.time) if attempt.ended is None else attempt.ended
@@ -136,15 +136,15 @@ def _queue_order(job: JobRecord) -> tuple[bool, float, int]:
     return not job.state.ended, (job.ended or 0.0) if job.state.ended else job.position, job.number
 
 
-def _welcome(folder: Path, session: Session) -> Welcome:
+def _make_welcome(folder: Path, session: Session) -> Welcome:
     """Returns the session's last state, with its GPUs' last metrics under load. Raises `GmgError`."""
     with open_store(folder / STORE) as stored:
         snapshot = stored.last_snapshot
         if snapshot is None:
             name = session.spec.name
             raise GmgError(f"{name}: no snapshot was recorded; try: gmg-tui report {name}", 1)
-        if (read := read_record(folder)) is not None:
-            snapshot = read[0].last_state(snapshot)
+        if (record_and_time := read_record(folder)) is not None:
+            snapshot = record_and_time[0].last_state(snapshot)
         snapshot = structs.replace(snapshot, samples=_samples(session, snapshot, stored))
         recent = tuple(stored.series(int(_RECENT_S), last_s=_RECENT_S))
     return Welcome(session, snapshot, recent, readonly=True)

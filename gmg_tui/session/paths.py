@@ -40,14 +40,14 @@ SUMMARY = "summary.json"
 TUNE = "tune.json"
 STORE = "store.sqlite"
 RANKS = "ranks"
-"""Folder of torch's error files, one folder for each rank's attempt."""
+"""Folder of torch's error files, with a subfolder for each attempt of a rank."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _SUFFIX = re.compile(r"\.(?:pyw?|sh|toml|json|ya?ml)$")
-_SOCKET_PATH_BYTES = 107
+_MAX_SOCKET_PATH_BYTES = 107
 """Maximum path of a UNIX socket on Linux (sun_path without its terminating zero)."""
 _LOCK_TIMEOUT_S = 5.0
-"""Timeout of an engine's lock, which other commands hold briefly to check it."""
+"""Timeout for an engine to acquire its lock, which other commands hold briefly to check it."""
 _LOG_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC  # O_RDWR also opens a pipe
 _BACKLOG = 128
 _POLL_S = 0.01
@@ -60,19 +60,19 @@ def sessions_folder() -> Path:
     If another user could change it, as after `sudo -E`, falls back to `~/.local/state` in the home, then in the passwd
     entry's home. Raises `GmgError` if others could change all of these, or without a home folder.
     """
-    given = state_folder()
-    if given is None:
+    configured = state_folder()
+    if configured is None:
         raise GmgError(f"user {os.getuid()} has no home folder for sessions; set HOME or XDG_STATE_HOME", 1)
-    distrusted = _claim(given / "gmg-tui")
-    others = [home / ".local/state" for home in homes()] if distrusted is not None else []
-    for folder in (given, *others):
+    distrust_reason = _claim(configured / "gmg-tui")
+    fallbacks = [home / ".local/state" for home in homes()] if distrust_reason is not None else []
+    for folder in (configured, *fallbacks):
         if _claim(folder / "gmg-tui") is None:
             return folder / "gmg-tui" / "sessions"
-    raise GmgError(f"no folder for sessions: {distrusted}; set XDG_STATE_HOME", 1)
+    raise GmgError(f"no folder for sessions: {distrust_reason}; set XDG_STATE_HOME", 1)
 
 
 def _claim(folder: Path) -> str | None:
-    """Returns the reason that another user could change a folder, if any; creates it before others can."""
+    """Returns the reason not to trust a folder, or None; a missing one is created first if others could do so."""
     reason = distrust(folder)
     if reason is not None and not os.path.lexists(folder):
         with suppress(OSError):
@@ -83,8 +83,8 @@ def _claim(folder: Path) -> str | None:
 
 def ignored_folders() -> Iterator[str]:
     """Yields a sentence for each configured folder that is ignored because another user could change it."""
-    given = state_folder()
-    if given is not None and (reason := _claim(given / "gmg-tui")):
+    configured = state_folder()
+    if configured is not None and (reason := _claim(configured / "gmg-tui")):
         yield f"sessions are in {sessions_folder()}: {reason}"
     if (runtime := os.environ.get("XDG_RUNTIME_DIR")) and (reason := distrust(Path(runtime))):
         yield f"XDG_RUNTIME_DIR is not used: {reason}"
@@ -96,7 +96,7 @@ def nodes_folder() -> Path:
 
 
 def check_name(name: str) -> str:
-    """Returns `name`. Raises `GmgError` if it could escape its folder, or is too long for a socket."""
+    """Returns `name`. Raises `GmgError` if it could lead out of the parent folder, or is too long for a socket."""
     if not _NAME.fullmatch(name):
         raise GmgError(f"--name {name!r}: give up to 40 letters, digits, '.', '_' or '-', first a letter or digit")
     return name
@@ -166,11 +166,11 @@ def socket_path(name: str) -> Path:
     `GmgError`.
     """
     trouble, runtime = "", runtime_folder()
-    runtime_folders = [runtime / "gmg-tui"] if runtime is not None and os.path.isdir(runtime) else []  # noqa: PTH112 - may not look
-    last = sessions_folder().parent / "sockets"  # if another user has taken the name in the temporary folder
-    for folder in (*runtime_folders, Path(tempfile.gettempdir(), f"gmg-tui-{os.getuid()}"), last):
+    runtime_folders = [runtime / "gmg-tui"] if runtime is not None and os.path.isdir(runtime) else []  # noqa: PTH112 - raises nothing
+    fallback = sessions_folder().parent / "sockets"  # if another user has taken the name in the temporary folder
+    for folder in (*runtime_folders, Path(tempfile.gettempdir(), f"gmg-tui-{os.getuid()}"), fallback):
         path = folder / f"{name}.sock"
-        if len(os.fsencode(path)) > _SOCKET_PATH_BYTES:
+        if len(os.fsencode(path)) > _MAX_SOCKET_PATH_BYTES:
             trouble = f"{path} is too long for a socket"
             continue
         try:
@@ -192,20 +192,20 @@ def socket_candidates(spec: RunSpec) -> Iterator[Path]:
 
 
 def bind_socket(path: Path) -> socket.socket | None:
-    """Listens on a private socket, replacing a killed engine's; None if the path is in use. Raises `OSError`."""
+    """Listens on a private socket, replacing a killed engine's; returns None if the path is in use. Raises `OSError`."""
     remove_stale_socket(path)
     if os.path.lexists(path):
         return None
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        listening.setblocking(False)
-        listening.bind(str(path))
+        listener.setblocking(False)
+        listener.bind(str(path))
         path.chmod(0o600)
-        listening.listen(_BACKLOG)
+        listener.listen(_BACKLOG)
     except OSError:
-        listening.close()
+        listener.close()
         raise
-    return listening
+    return listener
 
 
 def remove_stale_socket(path: Path) -> None:
@@ -229,7 +229,7 @@ def check_peer(connection: socket.socket) -> None:
 
 
 def lock(folder: Path) -> int:
-    """Opens the engine's log for appending, locks it for the lifetime of this process, and returns its descriptor.
+    """Opens the engine's log for appending, locks it until its descriptor is closed, and returns that.
 
     The lock shows that the engine is alive: unlike a PID file it is never stale. Raises `GmgError` if another engine
     holds it, or the log was removed.
@@ -263,14 +263,14 @@ def is_locked(folder: Path) -> bool:
         os.close(descriptor)
 
 
-def _flock(descriptor: int, kind: int) -> bool:
-    """Returns True if the lock of an engine's log is acquired.
+def _flock(descriptor: int, operation: int) -> bool:
+    """Tries to lock an engine's log without waiting. Returns True if that succeeds.
 
     On file systems without locks (Lustre without `-o flock`, some NFS) the log shows the engine and its watchdog: it is
     their standard error.
     """
     try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:
@@ -280,9 +280,9 @@ def _flock(descriptor: int, kind: int) -> bool:
 
 def _is_standard_error(file: os.stat_result) -> bool:
     """True if another process of this user has `file` as its standard error."""
-    for name in os.listdir("/proc"):  # noqa: PTH208 - names only
+    for name in os.listdir("/proc"):  # noqa: PTH208 - faster
         if name.isdigit() and int(name) != os.getpid():
             with suppress(OSError):  # ended, or another user's
-                if os.path.samestat(os.stat(f"/proc/{name}/fd/2"), file):  # noqa: PTH116 - a path for each process
+                if os.path.samestat(os.stat(f"/proc/{name}/fd/2"), file):  # noqa: PTH116 - faster
                     return True
     return False

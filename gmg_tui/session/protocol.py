@@ -2,7 +2,7 @@
 
 A frame is a length (four bytes, big-endian) and a message in MessagePack. The client begins with `Hello`; the engine
 answers with `Welcome`, then sends `Update` after changes, `Lines` on request, and an `Answer` to each `Numbered`
-request. It keeps no queue for a slow client, which misses snapshots and lines (a gap in the line numbers).
+request. The engine keeps no queue for a slow client, which misses snapshots and lines (a gap in the line numbers).
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from gmg_tui.model import Curve, JobRecord, QueueAction, Series, Session, Snapsh
 from gmg_tui.model.text import encoded
 
 VERSION = 9
-"""Version of the protocol, the same on both sides."""
+"""Version of the protocol, which must be the same on both sides."""
 MAX_REQUEST_BYTES = 1 << 20
 """Limit of a client's message."""
 MAX_MESSAGE_BYTES = 64 << 20
@@ -69,7 +69,7 @@ class Watch(Struct, frozen=True, tag=True):
     """Start workers that wait for a viewer."""
 
     lines: bool = False
-    """True to get the workers' lines, starting with the oldest kept ones."""
+    """True to receive the workers' lines, starting with the oldest in memory."""
 
 
 class Seen(Struct, frozen=True, omit_defaults=True):
@@ -87,7 +87,7 @@ class Act(Struct, frozen=True, tag=True):
     action: Action
     slots: tuple[str, ...]
     seen: dict[str, Seen] = {}
-    """By slot; a slot without an entry means any job."""
+    """The user's view, by slot; a slot without an entry may run any job."""
 
 
 class Edit(Struct, frozen=True, tag=True):
@@ -113,11 +113,11 @@ class Ask(Struct, frozen=True, tag=True, omit_defaults=True):
 
     @property
     def is_harmless(self) -> bool:
-        """True if read-only connections may ask it: reading stacks signals the worker."""
+        """True if read-only clients may ask it; not so for stacks, as reading them signals the worker."""
         return self.topic not in (Topic.STACKS, Topic.HOT_SPOT)
 
     def select(self, curves: Mapping[str, Curve]) -> dict[str, Curve]:
-        """Selects and thins the curves for the answer."""
+        """Returns the requested curves, thinned to `count` points."""
         return {name: curve.thinned(self.count) for name, curve in curves.items() if self.name in ("", name)}
 
 
@@ -156,7 +156,7 @@ class SetSlot(Struct, frozen=True, tag=True):
 
 
 class ReadLog(Struct, frozen=True, tag=True):
-    """From the session's engine to an agent: answer with the part of a log from `offset`."""
+    """From the session's engine to an agent: answer with a chunk of a log from `offset`."""
 
     path: str
     """Relative to the session's folder."""
@@ -208,12 +208,12 @@ class Lines(Struct, frozen=True, tag=True):
     lines: Annotated[tuple[str, ...], Meta(max_length=MAX_LINES)]
 
 
-class LogPart(Struct, frozen=True, omit_defaults=True):
-    """A part of a log; empty at its end."""
+class LogChunk(Struct, frozen=True, omit_defaults=True):
+    """A chunk of a log; empty at the log's end."""
 
     data: bytes = b""
     end: int = 0
-    """Its end, counted like `ReadLog.offset`; bytes that were cut out are missing in `data`."""
+    """The chunk's end, counted like `ReadLog.offset`; bytes that were cut out are missing in `data`."""
     file: int = 0
     """The file's inode."""
 
@@ -253,9 +253,9 @@ class SlotReports(Struct, frozen=True, tag=True):
 Message = Welcome | Update | Lines | Answer | Bye | SlotReports
 
 _encoder = msgspec.msgpack.Encoder()
-_requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
-_messages: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
-_reports = msgspec.msgpack.Decoder(SlotReports)
+_request_decoder: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
+_message_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+_report_decoder = msgspec.msgpack.Decoder(SlotReports)
 
 
 class ProtocolError(ConnectionError):
@@ -270,7 +270,7 @@ def frame(message: Request | Message) -> bytes:
 
 async def read_request(reader: asyncio.StreamReader) -> Request:
     """Returns the next message of a client. Raises `ProtocolError` if it is invalid, and `EOFError` at the end."""
-    return _decoded(_requests, await _body(reader, MAX_REQUEST_BYTES))
+    return _decode(_request_decoder, await _read_body(reader, MAX_REQUEST_BYTES))
 
 
 async def read_message(
@@ -280,18 +280,18 @@ async def read_message(
 
     Raises the same errors as `read_request`.
     """
-    body = await _body(reader, max(max_bytes, max_report_bytes))
-    return _decoded(_messages, body) if len(body) <= max_bytes else _decoded(_reports, body)
+    body = await _read_body(reader, max(max_bytes, max_report_bytes))
+    return _decode(_message_decoder, body) if len(body) <= max_bytes else _decode(_report_decoder, body)
 
 
-async def _body(reader: asyncio.StreamReader, limit_bytes: int) -> bytes:
+async def _read_body(reader: asyncio.StreamReader, limit_bytes: int) -> bytes:
     length = int.from_bytes(await reader.readexactly(_LENGTH_BYTES), "big")
     if length > limit_bytes:
         raise ProtocolError(f"a message of {length:,} bytes")
     return await reader.readexactly(length)
 
 
-def _decoded(decoder: msgspec.msgpack.Decoder[_T], body: bytes) -> _T:
+def _decode(decoder: msgspec.msgpack.Decoder[_T], body: bytes) -> _T:
     try:
         return decoder.decode(body)
     except (msgspec.MsgspecError, RecursionError) as error:  # RecursionError: thousands of nested lists

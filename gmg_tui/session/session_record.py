@@ -24,9 +24,10 @@ from gmg_tui.session import paths
 from gmg_tui.session.paths import ENGINE_LOG, LOGS, RECORD, STORE, folders, is_locked
 
 SILENT_S = 120.0
-"""Seconds without a write after which an engine on another machine is lost; it writes its record every 30 s."""
+"""Seconds without a write after which an engine on another machine counts as lost; it writes its record every 30 s."""
 _SPARE_BYTES = 2048
-_MAX_BYTES = 64 << 20
+"""Blanks after a record, for a longer one on a full disk."""
+_MAX_RECORD_BYTES = 64 << 20
 """Maximum size of a record: engines write smaller ones, and reading a larger one could exhaust memory."""
 _KILL_TIMEOUT_S = 5.0
 """Timeout for killed processes to exit: one that waits for a driver may never do so."""
@@ -55,13 +56,13 @@ class WorkerBrief(Struct, frozen=True):
 
     @classmethod
     def from_workers(cls, workers: tuple[Worker, ...]) -> tuple[Self, ...]:
-        """Summarises `workers`, with rates that can be summed."""
-        counted = {worker.slot for worker in summable(workers) if not worker.stuck}
-        copied = ("slot", "state", "stuck", "pid", "attempt", "reason", "alerts")
+        """Returns the briefs of `workers`, without rates that must not be summed."""
+        summable_slots = {worker.slot for worker in summable(workers) if not worker.stuck}
+        copied_fields = ("slot", "state", "stuck", "pid", "attempt", "reason", "alerts")
         return tuple(
             cls(
-                **{name: getattr(worker, name) for name in copied},
-                fps=worker.current_fps if worker.slot in counted else None,
+                **{name: getattr(worker, name) for name in copied_fields},
+                fps=worker.current_fps if worker.slot in summable_slots else None,
                 checkpoint=worker.newest.checkpoint,
                 group=worker.group if worker.group is not None else msgspec.UNSET,
             )
@@ -75,14 +76,14 @@ class Record(Struct, frozen=True):
     session: Session
     workers: tuple[WorkerBrief, ...] = ()
     ended: Moment | None = None
-    """Time of the engine's end, approximate if it was killed; None while it runs, and until `clear_lost`."""
+    """Time of the engine's end, approximate if it was killed; None while it runs, and before `clear_lost` finds it killed."""
     queue: Queue | None = None
     """The sweep's progress; None in a plain run."""
     lost: bool = False
     """True if the engine was killed, and its leftovers have been ended."""
 
     def last_state(self, snapshot: Snapshot) -> Snapshot:
-        """Returns the state after the engine's end or death: the last snapshot may lack ends because of a full disk."""
+        """Returns the last snapshot, with ends of workers that it lacks because of a full disk or the engine's death."""
         if self.ended is None or self.lost:
             return snapshot.after_loss(ENGINE_DIED)
         ends = {worker.slot: worker for worker in self.workers if worker.state.ended}
@@ -96,12 +97,12 @@ class Record(Struct, frozen=True):
         elapsed_s = snapshot.elapsed_s + late_s
         return structs.replace(snapshot, workers=workers, time=snapshot.time + late_s, elapsed_s=elapsed_s)
 
-    def after_loss(self, died: float) -> Self:
-        """Returns the record after the engine died at that Unix time: no worker or job is running."""
+    def after_loss(self, died_at: float) -> Self:
+        """Returns the record after the death of the engine at a Unix time: no worker or job is running."""
         lost = {"state": WorkerState.FAILED, "stuck": False, "pid": None, "reason": ENGINE_DIED, "alerts": ()}
         workers = tuple(brief if brief.state.ended else structs.replace(brief, **lost) for brief in self.workers)
         queue = self.queue and self.queue.after_loss()
-        return structs.replace(self, workers=workers, queue=queue, ended=died, lost=True)
+        return structs.replace(self, workers=workers, queue=queue, ended=died_at, lost=True)
 
 
 class SessionEntry(Struct, frozen=True):
@@ -114,7 +115,7 @@ class SessionEntry(Struct, frozen=True):
     record: Record
     written: float = 0.0
     """Unix time of its record's last write."""
-    here: bool = True
+    is_local: bool = True
     """True if started on this machine."""
 
     @property
@@ -123,25 +124,25 @@ class SessionEntry(Struct, frozen=True):
         return one_line(self.record.session.spec.host)
 
     @property
-    def away(self) -> bool:
+    def runs_elsewhere(self) -> bool:
         """True if its engine runs on another machine, or in another container."""
-        return not self.here and self.state == "running"
+        return not self.is_local and self.state == "running"
 
     @property
-    def answers(self) -> bool:
+    def runs_here(self) -> bool:
         """True if its engine runs on this machine."""
-        return self.here and self.state == "running"
+        return self.is_local and self.state == "running"
 
     @property
     def remark(self) -> str:
-        """One line about its loss, or about the machine it runs on if that is another; else empty."""
-        if self.away:
+        """One line about the loss of the session, or about the other machine that it runs on; else empty."""
+        if self.runs_elsewhere:
             return f"{self.name} runs on {self.host}: use gmg-tui there"
         if self.state != "lost":
             return ""
-        died = self.record.ended
-        moment = time.strftime(" at about %Y-%m-%d %H:%M:%S", time.localtime(died)) if died else " unexpectedly"
-        where = "" if self.here else f" on {self.host}"
+        died_at = self.record.ended
+        moment = time.strftime(" at about %Y-%m-%d %H:%M:%S", time.localtime(died_at)) if died_at else " unexpectedly"
+        where = "" if self.is_local else f" on {self.host}"
         lost = f"{self.name} was lost{where}: its engine died{moment}; its logs are in {self.folder / LOGS}"
         return "; ".join(filter(None, (lost, resume_hint(self.record.session.spec))))
 
@@ -193,20 +194,20 @@ def read_record(folder: Path) -> tuple[Record, float] | None:
 
     The session gets the name and path of `folder`, which may differ from the file's: it may have been moved or copied.
     """
-    if (read := _read(folder)) is None:
+    if (record_and_time := _read_file(folder)) is None:
         return None
-    record, written = read
+    record, written = record_and_time
     spec = structs.replace(record.session.spec, name=folder.name, folder=str(folder))
     return structs.replace(record, session=structs.replace(record.session, spec=spec)), written
 
 
-def _read(folder: Path) -> tuple[Record, float] | None:
+def _read_file(folder: Path) -> tuple[Record, float] | None:
     try:
         with reading(folder / RECORD) as file:
-            about = os.fstat(file.fileno())
-            if about.st_size > _MAX_BYTES:
+            status = os.fstat(file.fileno())
+            if status.st_size > _MAX_RECORD_BYTES:
                 return None
-            return msgspec.json.decode(file.read(_MAX_BYTES), type=Record), about.st_mtime
+            return msgspec.json.decode(file.read(_MAX_RECORD_BYTES), type=Record), status.st_mtime
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 
@@ -220,12 +221,12 @@ def inspect(folder: Path) -> SessionEntry | None:
     # The engine may have written its end after the first read.
     record, written = read if running else read_record(folder) or read
     # Several machines may share the state folder (a home on NFS).
-    here = record.session.spec.host in {"", os.uname().nodename}
-    if not running and not here and record.ended is None:
+    is_local = record.session.spec.host in {"", os.uname().nodename}
+    if not running and not is_local and record.ended is None:
         running = abs(_disk_time(folder.parent) - written) <= SILENT_S  # the disk's clock may have gone back
         record = record if running else record.after_loss(written)
     state = "running" if running else "lost" if record.ended is None or record.lost else "ended"
-    return SessionEntry(folder.name, folder, state, record, written, here)
+    return SessionEntry(folder.name, folder, state, record, written, is_local)
 
 
 def _disk_time(folder: Path) -> float:
@@ -237,7 +238,7 @@ def _disk_time(folder: Path) -> float:
         return time.time()
 
 
-def listing() -> list[SessionEntry]:
+def list_sessions() -> list[SessionEntry]:
     """Returns this user's sessions, newest first."""
     sessions = [session for folder in folders() if (session := inspect(folder)) is not None]
     return sorted(sessions, key=lambda session: session.record.session.started, reverse=True)
@@ -248,15 +249,15 @@ def find(name: str | None, *, running: bool) -> SessionEntry:
 
     Raises `GmgError` if there is none.
     """
-    sessions = listing()
-    fitting = [session for session in sessions if session.answers]
-    fitting = fitting if running else sessions
+    sessions = list_sessions()
+    candidates = [session for session in sessions if session.runs_here]
+    candidates = candidates if running else sessions
     if name is None:
-        if fitting:
-            return fitting[0]
+        if candidates:
+            return candidates[0]
         if sessions and sessions[0].state == "lost":
             raise GmgError(sessions[0].remark, 1)
-        elsewhere = next((session.remark for session in sessions if session.away), "")
+        elsewhere = next((session.remark for session in sessions if session.runs_elsewhere), "")
         nothing = f"no {'running ' if running else ''}session; start one with: gmg-tui SCRIPT"
         nothing += "; gmg-tui ls lists those that have ended" if sessions else ""
         raise GmgError(elsewhere or nothing, 1)
@@ -266,7 +267,7 @@ def find(name: str | None, *, running: bool) -> SessionEntry:
             raise paths.unreadable_error(folder, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
         hint = nearest(name, [session.name for session in sessions]) or "; gmg-tui ls lists them"
         raise GmgError(f"there is no session {name}{hint}", 1)
-    if named in fitting:
+    if named in candidates:
         return named
     ended = f"session {name} has ended; for its logs: gmg-tui logs {name}"
     raise GmgError(named.remark or ended, 1)
@@ -278,18 +279,18 @@ def split_words(words: tuple[str, ...]) -> tuple[str | None, str | None]:
     return words[0] if named else None, words[-1] if words[named:] else None
 
 
-def await_end(name: str | None, report: Callable[[str], None]) -> SessionEntry:
+def await_watchdog(name: str | None, report: Callable[[str], None]) -> SessionEntry:
     """Waits for the watchdog of a killed engine, which ends the workers. Does not wait for a running engine.
 
-    On another machine, waits until it writes again or is silent for `SILENT_S`. Calls `report` with a line before waiting.
-    Returns the session called `name`, or the newest. Raises `GmgError` if there is none.
+    If the engine was on another machine, waits until it writes again or is silent for `SILENT_S`. Calls `report` with a
+    line before waiting. Returns the session called `name`, or the newest. Raises `GmgError` if there is none.
     """
     first = entry = find(name, running=False)
     while entry.state == "running" and entry.written == first.written:
-        if entry.here and Path(f"/proc/{entry.record.session.engine_pid}").exists():
+        if entry.is_local and Path(f"/proc/{entry.record.session.engine_pid}").exists():
             break
         if entry is first:
-            report(f"waiting for the end of {entry.name}" + (f" on {entry.host}" if entry.away else ""))
+            report(f"waiting for the end of {entry.name}" + (f" on {entry.host}" if entry.runs_elsewhere else ""))
         time.sleep(_END_POLL_S)
         entry = inspect(entry.folder) or entry
     return entry
@@ -301,13 +302,13 @@ def clear_lost(report: Callable[[str], None]) -> None:
     A killed engine's watchdog holds the lock while it ends the workers: processes are left only if both died.
     Calls `report` with a line for each killed process and each error.
     """
-    for entry in listing():
+    for entry in list_sessions():
         if entry.state != "lost" or entry.record.lost:
             continue
         session = entry.record.session
         if _is_copy(entry):
             continue  # the original may be running
-        if stuck := _kill(session, report):
+        if stuck := _kill_leftovers(session, report):
             # Leave the record unchanged, so that the next command tries again.
             report(f"{entry.name}: process {', '.join(map(str, stuck))} survives SIGKILL")
             continue
@@ -316,12 +317,12 @@ def clear_lost(report: Callable[[str], None]) -> None:
         with suppress(OSError):
             paths.remove_stale_socket(Path(session.spec.socket))
         try:
-            write_record(entry.record.after_loss(_last_write(entry)))
+            write_record(entry.record.after_loss(_last_write_time(entry)))
         except OSError as error:
             report(f"{entry.name}: cannot write {entry.folder / RECORD}: {error.strerror}")
 
 
-def _last_write(entry: SessionEntry) -> float:
+def _last_write_time(entry: SessionEntry) -> float:
     """Returns the Unix time of a dead engine's last write: to its record every 30 s, to its store each second."""
     from gmg_tui.session.store.database import StoreError  # other commands need no SQLite
     from gmg_tui.session.store.reader import open_store
@@ -336,7 +337,7 @@ def _last_write(entry: SessionEntry) -> float:
 
 def _is_copy(entry: SessionEntry) -> bool:
     """True if the session's record names another existing folder, or one that cannot be checked."""
-    read = _read(entry.folder)
+    read = _read_file(entry.folder)
     try:
         return read is not None and not Path(read[0].session.spec.folder).samefile(entry.folder)
     except FileNotFoundError:
@@ -345,12 +346,12 @@ def _is_copy(entry: SessionEntry) -> bool:
         return True
 
 
-def _kill(session: Session, report: Callable[[str], None]) -> list[int]:
+def _kill_leftovers(session: Session, report: Callable[[str], None]) -> list[int]:
     """Kills the leftover processes of `session`. Returns the PIDs that survive SIGKILL."""
     reported = set[int]()
     deadline = time.monotonic() + _KILL_TIMEOUT_S
-    while (left := processes_of(session)) and time.monotonic() < deadline:
-        for process in left:
+    while (leftovers := processes_of(session)) and time.monotonic() < deadline:
+        for process in leftovers:
             with suppress(OSError):  # it has ended
                 if process.pid not in reported:
                     command = one_line(processes.command_line(process.pid)[:_MAX_COMMAND_CHARS]).strip()
@@ -358,7 +359,7 @@ def _kill(session: Session, report: Callable[[str], None]) -> list[int]:
                     reported.add(process.pid)
                 processes.send(process, signal.SIGKILL)
         time.sleep(_POLL_S)
-    return [process.pid for process in left]
+    return [process.pid for process in leftovers]
 
 
 def processes_of(session: Session) -> list[processes.Proc]:

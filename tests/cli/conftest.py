@@ -27,10 +27,10 @@ def no_engine_survives(own_folders: None) -> Iterator[None]:
     yield
     entries = []
     with contextlib.suppress(GmgError):  # a test of a folder that cannot be read
-        entries = sessions.listing()
+        entries = sessions.list_sessions()
     for entry in entries:
         pid = entry.record.session.engine_pid
-        if entry.answers and pid != os.getpid():
+        if entry.runs_here and pid != os.getpid():
             # It may end by itself at any moment.
             with contextlib.suppress(psutil.NoSuchProcess):
                 engine = psutil.Process(pid)

@@ -136,7 +136,7 @@ def test_a_signal_at_any_moment_of_the_start_ends_the_run(name: str, stopped: in
         [sys.executable, "-c", program, *words], env=environ(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
     assert (done.returncode, done.stderr.count(b"stopping the workers")) == (130, stopped)
-    assert [entry.state for entry in sessions.listing()] == left
+    assert [entry.state for entry in sessions.list_sessions()] == left
 
 
 def test_a_hang_up_while_a_session_is_prepared_leaves_nothing() -> None:

@@ -60,7 +60,7 @@ def test_a_record_without_bounds_costs_no_other_session() -> None:
         folder = _ended(name)
     os.truncate(folder / sessions.RECORD, 1 << 43)
     os.utime(folder, (0, 0))
-    assert [entry.name for entry in sessions.listing()] == ["sim-1"]
+    assert [entry.name for entry in sessions.list_sessions()] == ["sim-1"]
     assert in_process("rm", "--yes", "sim-2").returncode == 0
     assert _left() == ["sim-1"]
 

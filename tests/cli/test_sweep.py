@@ -221,16 +221,16 @@ def test_a_lost_sweep_is_cleaned_up_and_resumed(earlier: Callable[..., RunSpec],
 def test_the_end_of_a_killed_engine_is_awaited(earlier: Callable[..., RunSpec]) -> None:
     old, texts = earlier(ended=False), list[str]()
     lock = sessions.lock(Path(old.folder))
-    assert sessions.await_end("old", texts.append).state == "running", "its engine lives"
+    assert sessions.await_watchdog("old", texts.append).state == "running", "its engine lives"
     sessions.write_record(sessions.Record(Session(old, (), 2**22 + 1, time.time(), "0")))
-    assert sessions.await_end("old", lambda _: os.close(lock)).state == "lost"
+    assert sessions.await_watchdog("old", lambda _: os.close(lock)).state == "lost"
     sessions.write_record(sessions.Record(Session(structs.replace(old, host="n7"), (), 1, time.time(), "0")))
 
     def goes(text: str) -> None:
         texts.append(text)
         os.utime(Path(old.folder) / sessions.RECORD, (1.0, 1.0))
 
-    assert sessions.await_end("old", goes).state == "lost"
+    assert sessions.await_watchdog("old", goes).state == "lost"
     assert texts == ["waiting for the end of old on n7"]
 
 

@@ -72,7 +72,7 @@ def test_an_interrupt_before_the_first_frame_stops_the_workers() -> None:
     terminal.expect_exact("stopping the workers")
     terminal.expect(pexpect.EOF)
     assert terminal.wait() == 130
-    assert [entry.state for entry in sessions.listing()] == ["ended"]
+    assert [entry.state for entry in sessions.list_sessions()] == ["ended"]
 
 
 def test_no_text_of_others_controls_the_terminal(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ async def test_the_queue_is_sent_whatever_its_jobs_have_reported(tmp_path: Path)
 
 
 def _received(answer: Answer) -> Answer:
-    message = protocol._messages.decode(framed(answer)[4:])
+    message = protocol._message_decoder.decode(framed(answer)[4:])
     assert isinstance(message, Answer)
     return message
 

@@ -15,7 +15,7 @@ STEPS = ("--plain", "--phase-s", "0", "--lines", "0", "--rate", "20")
 
 
 def the_session() -> sessions.SessionEntry:
-    (entry,) = sessions.listing()
+    (entry,) = sessions.list_sessions()
     return entry
 
 

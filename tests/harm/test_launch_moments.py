@@ -43,7 +43,7 @@ def launch(number: signal.Signals, moment: str, *words: str) -> subprocess.Popen
 
 
 def _running() -> list[sessions.SessionEntry]:
-    return [entry for entry in sessions.listing() if entry.state == "running"]
+    return [entry for entry in sessions.list_sessions() if entry.state == "running"]
 
 
 def _scripts() -> set[int]:
@@ -79,7 +79,7 @@ def _end() -> None:
 def _all_ended() -> None:
     wait_until(lambda: not processes_of_test())
     # A process that ends loses its environment before its locks.
-    wait_until(lambda: {entry.state for entry in sessions.listing()} <= {"ended"})
+    wait_until(lambda: {entry.state for entry in sessions.list_sessions()} <= {"ended"})
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -129,7 +129,7 @@ async def test_an_engine_without_its_launcher_exits_before_it_starts_workers(fre
     assert process.returncode == 0
     assert not Path(spec.socket).exists()
     assert Path(spec.folder).exists() != fresh
-    assert [entry.state for entry in sessions.listing()] == ([] if fresh else ["ended"])
+    assert [entry.state for entry in sessions.list_sessions()] == ([] if fresh else ["ended"])
     assert not list(Path(spec.folder).glob("logs/*.log"))  # no worker was started
 
 
@@ -167,4 +167,4 @@ def test_sigterm_ends_a_client_with_blocked_output(sweep: bool, tmp_path: Path) 
             assert client.wait(LONG_S) == 130
         finally:
             client.kill()
-    assert [entry.state for entry in sessions.listing()] == ["ended"]
+    assert [entry.state for entry in sessions.list_sessions()] == ["ended"]

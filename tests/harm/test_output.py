@@ -41,7 +41,7 @@ def test_memory_does_not_grow_and_the_log_has_every_byte(kind: str, size: int, t
     whole = sum(map(len, hostile.KINDS[kind](size)))
     with Terminal("--cpu", "1", SCRIPT, kind, str(size), str(gate)) as terminal:
         terminal.until("cpu0 log")
-        (entry,) = sessions.listing()
+        (entry,) = sessions.list_sessions()
         log = entry.folder / "logs" / "cpu0.log"
         processes = [psutil.Process(pid) for pid in (entry.record.session.engine_pid, terminal.pid)]
         terminal.until(lambda _: log.exists() and log.stat().st_size >= whole // 4)

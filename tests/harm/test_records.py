@@ -74,4 +74,4 @@ def test_damaged_sessions_do_not_hide_others_and_can_be_removed() -> None:
         assert (f"gmg-tui rm {name}-1" in table) == (name in UNREADABLE)
     removed = gmg("rm", "--yes", *(f"{name}-1" for name in (*UNREADABLE, *READABLE)))
     assert (removed.returncode, removed.stderr) == (0, "")
-    assert [entry.name for entry in sessions.listing()] == ["good-1"]
+    assert [entry.name for entry in sessions.list_sessions()] == ["good-1"]

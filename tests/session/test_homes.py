@@ -83,4 +83,4 @@ def test_a_state_folder_that_is_a_file_is_an_error(tmp_path: Path, monkeypatch: 
     (tmp_path / "gmg-tui" / "sessions").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with pytest.raises(GmgError, match="sessions: Not a directory"):
-        sessions.listing()
+        sessions.list_sessions()

@@ -40,7 +40,7 @@ def engine() -> ScriptedEngine:
 def test_actions_for_another_machine_are_reported_with_its_name(engine: ScriptedEngine, words: str) -> None:
     done = in_process(*words.split())
     assert (done.stdout, done.stderr, done.returncode) == ("", f"gmg-tui: {_RUNS}\n", 1)
-    assert sessions.find("sim-1", running=False).away
+    assert sessions.find("sim-1", running=False).runs_elsewhere
 
 
 def test_a_sweep_is_not_resumed_while_another_machine_writes_its_record(engine: ScriptedEngine) -> None:
@@ -85,4 +85,4 @@ def test_a_session_of_a_machine_that_is_gone_is_lost_and_can_be_removed(engine: 
     assert sessions.find("sim-1", running=False).state == "running"
     os.close(descriptor)
     assert in_process("rm", "sim-1", "--yes").returncode == 0
-    assert sessions.listing() == []
+    assert sessions.list_sessions() == []

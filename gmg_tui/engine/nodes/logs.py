@@ -10,7 +10,7 @@ from gmg_tui.machine.files import cut_log, find_cut, open_regular, reading
 from gmg_tui.machine.folders import make_private
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import LOGS
-from gmg_tui.session.protocol import LogPart
+from gmg_tui.session.protocol import LogChunk
 
 _PART_BYTES = 256 << 10
 """Size of one message: small, so that reports get through a slow line and the node does not count as lost."""
@@ -24,7 +24,7 @@ class KeptLogs:
         self._sent: dict[Path, int] = {}
         """Bytes of each log that have reached the session's engine."""
 
-    async def read(self, path: str, offset: int) -> LogPart:
+    async def read(self, path: str, offset: int) -> LogChunk:
         """Returns a part of a log, empty at its end; `offset` confirms all before it. Raises `GmgError`."""
         if not path.startswith(f"{LOGS}/") or ".." in path:
             raise GmgError(f"{path} is not a log", 1)
@@ -42,7 +42,7 @@ class KeptLogs:
         return self._shared or await in_daemon_thread(check)
 
 
-def _read(file: Path, offset: int) -> LogPart:
+def _read(file: Path, offset: int) -> LogChunk:
     try:
         with reading(file) as stream:
             cut, about = find_cut(stream), os.fstat(stream.fileno())
@@ -51,9 +51,9 @@ def _read(file: Path, offset: int) -> LogPart:
             data = stream.read(_PART_BYTES)
             if cut.start < stream.tell() < cut.end:
                 data += stream.read(cut.end - stream.tell())  # the whole note
-            return LogPart(data, cut.in_stream(stream.tell()), about.st_ino)
+            return LogChunk(data, cut.in_stream(stream.tell()), about.st_ino)
     except FileNotFoundError:
-        return LogPart()
+        return LogChunk()
     except OSError as error:
         raise GmgError(f"{file.name} cannot be read: {error.strerror}", 1) from error
 
@@ -88,7 +88,7 @@ class LogCopies:
         """Keeps what was copied from a replaced agent: the new agent's logs may be new files."""
         self._of_earlier_agent = set(self._copied)
 
-    async def catch_up(self, read: Callable[[str, int], Awaitable[LogPart]]) -> None:
+    async def catch_up(self, read: Callable[[str, int], Awaitable[LogChunk]]) -> None:
         """Copies the missing parts, taking logs in turn, with `read` (`EngineClient.read_log`).
 
         Raises `GmgError` or `OSError`.
@@ -103,7 +103,7 @@ class LogCopies:
                     if more:
                         self._grown[path] = None
 
-    async def _copy(self, path: str, read: Callable[[str, int], Awaitable[LogPart]]) -> bool:
+    async def _copy(self, path: str, read: Callable[[str, int], Awaitable[LogChunk]]) -> bool:
         """Copies a part of a log. Returns True if there may be more."""
         copied, inode = self._copied.get(path, (0, 0))
         part = await read(path, copied)

@@ -24,7 +24,7 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.model.jobs import MAX_NAMES
 from gmg_tui.model.text import encoded
 from gmg_tui.scripts.probe.counts import MAX_ENVIRONMENTS, MAX_RATE
-from gmg_tui.session.store.database import encode, with_nan, without_nan
+from gmg_tui.session.store.database import encode, encode_nan, restore_nan
 
 _T = TypeVar("_T")
 
@@ -70,13 +70,13 @@ class SlotReport(Struct, frozen=True, omit_defaults=True):
     def of(cls, attempt: AttemptReport, result: dict[str, Any], curves: dict[str, model.Curve]) -> Self:
         """Returns the report with its parts encoded."""
         parts = [encoded(msgspec.msgpack.encode, part) if part else b"" for part in (attempt, curves)]
-        return cls(parts[0], encode(without_nan(result)).encode(), parts[1])
+        return cls(parts[0], encode(encode_nan(result)).encode(), parts[1])
 
 
 def result_of(data: bytes) -> dict[str, Any]:
     """Returns the values in a report; none if they cannot be read."""
     with suppress(msgspec.MsgspecError, RecursionError):
-        result: dict[str, Any] = with_nan(msgspec.json.decode(data, type=_Result))
+        result: dict[str, Any] = restore_nan(msgspec.json.decode(data, type=_Result))
         return result
     return {}
 

@@ -115,7 +115,7 @@ class Recorder:
 
     async def written(self) -> None:
         """Waits until all records are written, for a second if the disk hangs."""
-        await self._store.written()
+        await self._store.wait_written()
 
     def fail(self, slot: str, record: JobRecord, reason: str) -> JobRecord:
         """Records that the job on a slot failed by an internal error. Returns its record."""

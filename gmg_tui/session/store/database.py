@@ -1,4 +1,4 @@
-"""The store's file: its records besides `JobRecord`, its tables, opening, writing and thinning it."""
+"""The store's file: its tables, its records besides `JobRecord`, and functions that open, write and thin it."""
 
 import fcntl
 import math
@@ -28,14 +28,15 @@ A record may get a field with a default without a new version. Any other change 
 earlier ones; `tests/samples/stores` has a session of each.
 """
 _LOCK_TIMEOUT_S = 5.0
-_STALE_LOCK_S = 60.0
+_STALE_LOCK_AGE_S = 60.0
+"""Age above which a lock belongs to a killed process: queries take less than a minute."""
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 """Last bytes of a journal that names another journal (SQLite's file format, 3)."""
-_PROGRESS_STEPS = 10_000
+_CLOCK_CHECK_STEPS = 10_000
 """SQLite instructions between checks of the clock, about 100 µs."""
 _THINNING: Final = ((3600.0, 10), (86_400.0, 60))
 """Ages, and the intervals to which older metrics are thinned; both in seconds."""
-MAX_ROWS = 5000
+MAX_THINNED_ROWS = 5000
 """Maximum rows that one call of `thin` reads for each interval."""
 _MAXIMA: Final = ("memory_used_mib", "temperature_c")
 """Metrics reduced to their maximum; all others are averaged."""
@@ -127,9 +128,9 @@ _PUT_ATTEMPT = "INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?)"
 _FIELDS = ", ".join(MetricsRow._fields)
 _PUT_METRICS = f"INSERT INTO metrics ({_FIELDS}) VALUES ({', '.join('?' for _ in MetricsRow._fields)})"  # noqa: S608
 
-NAN = "gmg:"
+NAN_PREFIX = "gmg:"
 """Prefix of NaN and infinities in stored results and metrics."""
-_NANS = {f"{NAN}{value}" for value in ("nan", "inf", "-inf")}
+_ENCODED_NANS = {f"{NAN_PREFIX}{value}" for value in ("nan", "inf", "-inf")}
 
 
 def encode(value: Any) -> str:
@@ -156,22 +157,22 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def without_nan(value: Any) -> Any:
+def encode_nan(value: Any) -> Any:
     """Returns a record with NaN and infinities as texts, since JSON has none."""
     if isinstance(value, dict):
-        return {name: without_nan(item) for name, item in value.items()}
+        return {name: encode_nan(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [without_nan(item) for item in value]
-    return f"{NAN}{value}" if isinstance(value, float) and not math.isfinite(value) else value
+        return [encode_nan(item) for item in value]
+    return f"{NAN_PREFIX}{value}" if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def with_nan(value: Any) -> Any:
+def restore_nan(value: Any) -> Any:
     """Returns a stored record with its NaN and infinities."""
     if isinstance(value, dict):
-        return {name: with_nan(item) for name, item in value.items()}
+        return {name: restore_nan(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [with_nan(item) for item in value]
-    return float(value.removeprefix(NAN)) if isinstance(value, str) and value in _NANS else value
+        return [restore_nan(item) for item in value]
+    return float(value.removeprefix(NAN_PREFIX)) if isinstance(value, str) and value in _ENCODED_NANS else value
 
 
 def _statement(record: Record) -> tuple[str, tuple[Any, ...]]:
@@ -179,16 +180,16 @@ def _statement(record: Record) -> tuple[str, tuple[Any, ...]]:
         case Snapshot():
             return _PUT_META, ("snapshot", encode(record))
         case JobRecord():
-            result = None if record.result is None else encode(without_nan(record.result))
+            result = None if record.result is None else encode(encode_nan(record.result))
             return _PUT_JOB, (record.number, encode(structs.replace(record, result={})), result)
         case JobAttempt():
             return _PUT_ATTEMPT, (*record.key, encode(record))
         case AttemptCurves():
-            kept: Any = record
+            encodable: Any = record
             values = (value for curve in record.curves.values() for value in curve.values)
             if not all(value is None or math.isfinite(value) for value in values):
-                kept = without_nan(msgspec.to_builtins(record))
-            return _PUT_CURVES, (*record.key, encode(kept))
+                encodable = encode_nan(msgspec.to_builtins(record))
+            return _PUT_CURVES, (*record.key, encode(encodable))
     return _PUT_METRICS, record
 
 
@@ -202,7 +203,7 @@ def open_for_writing(path: Path, *, create: bool = True) -> sqlite3.Connection:
     os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600))
     db = _connect(path)
     try:
-        if not _version(db, path):
+        if not _read_version(db, path):
             with _transaction(db):  # a killed process never leaves tables without a version
                 for table in filter(str.strip, _TABLES.split(";")):
                     db.execute(table)
@@ -224,11 +225,11 @@ def open_for_reading(path: Path, within_s: float | None = None) -> sqlite3.Conne
     db = _connect(path, _LOCK_TIMEOUT_S if within_s is None else within_s)
     try:
         if within_s is not None:
-            until = time.monotonic() + within_s
-            db.set_progress_handler(lambda: time.monotonic() > until, _PROGRESS_STEPS)
+            deadline = time.monotonic() + within_s
+            db.set_progress_handler(lambda: time.monotonic() > deadline, _CLOCK_CHECK_STEPS)
         if db.execute("SELECT 1 FROM sqlite_master WHERE type IN ('view', 'trigger')").fetchone():
             raise StoreError(f"{path}: not a store of gmg-tui: it has a view or trigger, which may never end")
-        if _version(db, path) == 0:
+        if _read_version(db, path) == 0:
             raise StoreError(f"{path}: the store is empty: its engine ended before it could write")
         db.execute("PRAGMA query_only=1")
     except BaseException:
@@ -261,18 +262,19 @@ def _connect(path: Path, timeout_s: float = _LOCK_TIMEOUT_S) -> sqlite3.Connecti
         options += "&vfs=unix-dotfile"
         lock = path.with_name(f"{path.name}.lock")
         with suppress(OSError):
-            if time.time() - lock.stat().st_mtime > _STALE_LOCK_S:  # a killed process's: queries take under a minute
+            if time.time() - lock.stat().st_mtime > _STALE_LOCK_AGE_S:
                 lock.rmdir()
     uri = f"file:{quote(os.fsencode(path))}?{options}"
     return sqlite3.connect(uri, timeout=timeout_s, isolation_level=None, check_same_thread=False, uri=True)
 
 
-def _version(db: sqlite3.Connection, path: Path) -> int:
+def _read_version(db: sqlite3.Connection, path: Path) -> int:
+    """Returns the store's version; 0 if the store is empty. Raises `StoreError` for an unknown one."""
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version not in (0, VERSION):
-        reads = f"format {version}, this version reads {VERSION}"
+        formats = f"format {version}, this version reads {VERSION}"
         advice = "; update gmg-tui" if version > VERSION else ""
-        raise StoreError(f"{path}: another gmg-tui made this store ({reads}){advice}")
+        raise StoreError(f"{path}: another gmg-tui made this store ({formats}){advice}")
     return int(version)
 
 
@@ -290,14 +292,14 @@ _COLUMNS = {
     "seconds": "sum(seconds)",
 }
 # Rows that lack a metric are combined separately, so that `seconds` is the weight of all metrics in a row.
-_JOINED = f"""
+_COMBINED_ROWS = f"""
 SELECT min(rowid), {", ".join(_COLUMNS.values())} FROM metrics WHERE rowid > ? AND rowid <= ?
 GROUP BY slot, job, state, CAST(time / ? AS INTEGER), {", ".join(f"{metric} IS NULL" for metric in METRICS)}
 """  # noqa: S608 - texts of this module
-_LAST = """
+_LAST_OLD_ROW = """
 SELECT max(number) FROM (SELECT rowid AS number, time FROM metrics WHERE rowid > ? ORDER BY rowid LIMIT ?) WHERE time < ?
 """
-_PUT = f"INSERT INTO metrics (rowid, {', '.join(_COLUMNS)}) VALUES ({', '.join('?' * (len(_COLUMNS) + 1))})"  # noqa: S608
+_PUT_COMBINED = f"INSERT INTO metrics (rowid, {', '.join(_COLUMNS)}) VALUES ({', '.join('?' * (len(_COLUMNS) + 1))})"  # noqa: S608
 
 
 def thin(db: sqlite3.Connection) -> bool:
@@ -306,20 +308,21 @@ def thin(db: sqlite3.Connection) -> bool:
     Raises `sqlite3.Error`.
     """
     newest = db.execute("SELECT time FROM metrics ORDER BY rowid DESC LIMIT 1").fetchone()
-    full = [_thin(db, step_s, newest[0] - age_s) for age_s, step_s in _THINNING] if newest is not None else []
-    return any(full)
+    unfinished = [_thin(db, step_s, newest[0] - age_s) for age_s, step_s in _THINNING] if newest is not None else []
+    return any(unfinished)
 
 
-def _thin(db: sqlite3.Connection, step_s: int, before: float) -> bool:
+def _thin(db: sqlite3.Connection, step_s: int, before_time: float) -> bool:
+    """Thins metrics from before a Unix time to one row per `step_s`. Returns True if another call is needed."""
     key = f"thinned to {step_s} s"
     with _transaction(db):
-        done = db.execute("SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?", (key,)).fetchone()
-        first = done[0] if done is not None else 0
-        (last,) = db.execute(_LAST, (first, MAX_ROWS, before // step_s * step_s)).fetchone()
+        thinned = db.execute("SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?", (key,)).fetchone()
+        first = thinned[0] if thinned is not None else 0
+        (last,) = db.execute(_LAST_OLD_ROW, (first, MAX_THINNED_ROWS, before_time // step_s * step_s)).fetchone()
         if last is None:
             return False
-        rows = db.execute(_JOINED, (first, last, step_s)).fetchall()
-        read = db.execute("DELETE FROM metrics WHERE rowid > ? AND rowid <= ?", (first, last)).rowcount
-        db.executemany(_PUT, rows)
+        rows = db.execute(_COMBINED_ROWS, (first, last, step_s)).fetchall()
+        deleted = db.execute("DELETE FROM metrics WHERE rowid > ? AND rowid <= ?", (first, last)).rowcount
+        db.executemany(_PUT_COMBINED, rows)
         db.execute(_PUT_META, (key, str(last)))
-    return read >= MAX_ROWS
+    return deleted >= MAX_THINNED_ROWS

@@ -24,7 +24,7 @@ _COLUMNS = {
     **{metric: combining_sql(metric) for metric in METRICS},
     "seconds": "sum(seconds)",
 }
-_METRICS = f"""
+_METRICS_SQL = f"""
 WITH spans AS (
     SELECT slot, max(min(time), max(time) - :last_s) AS first, max(time) AS last
     FROM metrics WHERE :slot IN ('', slot) GROUP BY slot
@@ -33,10 +33,10 @@ SELECT {", ".join(_COLUMNS[name].format(name) for name in MetricsRow._fields)},
     first, step_s, CAST((time - first) / step_s AS INTEGER) AS step
 FROM metrics JOIN steps USING (slot) WHERE time >= first GROUP BY slot, step ORDER BY slot, step
 """  # noqa: S608 - texts of this module
-_LAST = f"""
+_LAST_METRICS_SQL = f"""
 SELECT {", ".join(MetricsRow._fields)}, max(time + (state IS 'running') * 1e10) FROM metrics GROUP BY slot, job
 """  # noqa: S608 - the other columns belong to the row with the maximum, as SQLite documents
-_BLOCKS = """
+_RATE_BLOCKS_SQL = """
 WITH runs AS (SELECT slot, job, min(time) AS first FROM metrics WHERE state = 'running' GROUP BY slot, job)
 SELECT slot, job, CAST((time - first) / ? AS INTEGER) AS block, avg(fps)
 FROM metrics JOIN runs USING (slot, job) WHERE state = 'running' AND fps IS NOT NULL
@@ -44,7 +44,7 @@ GROUP BY slot, job, block HAVING block > 0 ORDER BY slot, job, block
 """
 _MIN_PAUSE_INTERVALS = 2.5
 """Minimum gap between metrics, in intervals, that counts as a pause."""
-_STATES = """
+_STATES_SQL = """
 SELECT time, slot, state
 FROM (SELECT time, slot, state, lag(state || job) OVER (PARTITION BY slot ORDER BY time) AS before, job FROM metrics)
 WHERE state || job IS NOT before ORDER BY slot, time
@@ -52,7 +52,7 @@ WHERE state || job IS NOT before ORDER BY slot, time
 
 
 def create(path: Path, jobs: Iterable[JobRecord]) -> None:
-    """Creates a store with `jobs` that wait. Raises `StoreError`."""
+    """Creates a store with `jobs`, all waiting. Raises `StoreError`."""
     records = (structs.replace(job, position=float(job.number)) for job in jobs)
     try:
         with closing(database.open_for_writing(path)) as db:
@@ -97,15 +97,15 @@ class Stored:
     @property
     def jobs(self) -> list[JobRecord]:
         """All jobs, in the order of their numbers."""
-        return list(self.each_job())
+        return list(self.iter_jobs())
 
-    def each_job(self) -> Iterator[JobRecord]:
+    def iter_jobs(self) -> Iterator[JobRecord]:
         """Yields all jobs, one by one as their results may be large."""
         decoder, results = msgspec.json.Decoder(JobRecord), msgspec.json.Decoder(dict[str, Any])
         for record, result in self._db.execute("SELECT record, result FROM jobs ORDER BY number"):
             reported = results.decode(result)
-            if database.NAN in result:
-                reported = database.with_nan(reported)
+            if database.NAN_PREFIX in result:
+                reported = database.restore_nan(reported)
             yield structs.replace(decoder.decode(record), result=reported)
 
     def job(self, number: int) -> JobRecord:
@@ -117,8 +117,8 @@ class Stored:
     def attempts(self) -> dict[int, list[JobAttempt]]:
         """The attempts by job, sorted by number and rank."""
         by_job: dict[int, list[JobAttempt]] = {}
-        for ran in self._attempts("ORDER BY job, number, rank"):
-            by_job.setdefault(ran.job, []).append(ran)
+        for attempt in self._attempts("ORDER BY job, number, rank"):
+            by_job.setdefault(attempt.job, []).append(attempt)
         return by_job
 
     def attempts_of(self, job: int) -> list[JobAttempt]:
@@ -128,10 +128,10 @@ class Stored:
     def curves_of(self, job: int) -> list[AttemptCurves]:
         """Returns the curves of one job's attempts, sorted by number and rank."""
         rows = self._db.execute("SELECT record FROM curves WHERE job = ? ORDER BY number, rank", (job,))
-        return [_curves(record) for (record,) in rows]
+        return [_decode_curves(record) for (record,) in rows]
 
     def best(self) -> dict[int, dict[str, Point]]:
-        """Returns the best value of each metric by job, over all its attempts."""
+        """Returns the best value of each metric over all attempts of a job, by job."""
         jobs: dict[int, dict[str, Point]] = {}
         decoder = msgspec.json.Decoder(_Extremes)
         for number, record in self._db.execute("SELECT job, record FROM curves WHERE rank = 0"):
@@ -151,25 +151,25 @@ class Stored:
     def series(self, points: int, slot: str = "", *, last_s: float = math.inf) -> list[Series]:
         """Returns about `points` metrics at even steps, of one slot or all, over the last `last_s` seconds."""
         steps = self._steps(points, slot, last_s)
-        return [_series(slot, list(group)) for slot, group in groupby(steps, lambda step: step.metrics.slot)]
+        return [_make_series(slot, list(group)) for slot, group in groupby(steps, lambda step: step.metrics.slot)]
 
     def _steps(self, points: int, slot: str = "", last_s: float = math.inf) -> Iterator[_Step]:
-        rows = self._db.execute(_METRICS, {"slot": slot, "points": points, "last_s": min(last_s, 1e12)})
+        rows = self._db.execute(_METRICS_SQL, {"slot": slot, "points": points, "last_s": min(last_s, 1e12)})
         return (msgspec.convert((row[:-3], *row[-3:]), _Step) for row in rows)
 
     def rate_blocks(self, block_s: float) -> dict[tuple[str, int | None], list[float]]:
         """Returns mean rates over blocks of `block_s` seconds, by slot and job, without the first block, a warm-up."""
-        rows = self._db.execute(_BLOCKS, (block_s,))
+        rows = self._db.execute(_RATE_BLOCKS_SQL, (block_s,))
         return {key: [row[3] for row in group] for key, group in groupby(rows, itemgetter(0, 1))}
 
     def last_metrics(self) -> dict[tuple[str, int | None], MetricsRow]:
-        """Returns the last metrics by slot and job, preferably from its running state."""
-        rows = [msgspec.convert(row[:-1], MetricsRow) for row in self._db.execute(_LAST)]
+        """Returns the last metrics by slot and job, preferably from while the job was running."""
+        rows = [msgspec.convert(row[:-1], MetricsRow) for row in self._db.execute(_LAST_METRICS_SQL)]
         return {(row.slot, row.job): row for row in rows}
 
     def states(self) -> list[tuple[float, str, WorkerState]]:
         """Returns the changes of state sorted by slot and time: Unix time, slot, state."""
-        known = (row for row in self._db.execute(_STATES) if row[2] is not None)
+        known = (row for row in self._db.execute(_STATES_SQL) if row[2] is not None)
         return [msgspec.convert(row, tuple[float, str, WorkerState]) for row in known]
 
     def _attempts(self, clauses: str, *parameters: object) -> list[JobAttempt]:
@@ -197,22 +197,22 @@ def open_store(path: Path, within_s: float | None = None) -> Iterator[Stored]:
         raise StoreError(f"{path}: the store has a value that this gmg-tui cannot read: {error}") from error
 
 
-def _curves(record: str) -> AttemptCurves:
-    if database.NAN not in record:  # the usual case, and faster
+def _decode_curves(record: str) -> AttemptCurves:
+    if database.NAN_PREFIX not in record:  # the usual case, and faster
         return msgspec.json.decode(record, type=AttemptCurves)
-    return msgspec.convert(database.with_nan(msgspec.json.decode(record)), AttemptCurves)
+    return msgspec.convert(database.restore_nan(msgspec.json.decode(record)), AttemptCurves)
 
 
-def _series(slot: str, recorded: Sequence[_Step]) -> Series:
+def _make_series(slot: str, recorded: Sequence[_Step]) -> Series:
     """Returns the series of a slot; older metrics have longer intervals."""
     first, step_s = recorded[0].first, recorded[0].step_s
     steps: list[tuple[float | None, ...]] = []
-    interval_s, before = math.inf, 0.0
+    interval_s, previous_time = math.inf, 0.0
     for row, _, _, number in recorded:
-        is_pause = row.time - before > _MIN_PAUSE_INTERVALS * max(interval_s, step_s)
+        is_pause = row.time - previous_time > _MIN_PAUSE_INTERVALS * max(interval_s, step_s)
         steps += [(None,) * 5 if is_pause or not steps else steps[-1]] * (number - len(steps))
         steps.append((row.fps, row.gpu_util_pct, row.memory_used_mib, row.power_w, row.sm_pct))
-        interval_s, before = math.inf if is_pause else row.time - before, row.time
+        interval_s, previous_time = math.inf if is_pause else row.time - previous_time, row.time
     fps, util_pct, memory_mib, power_w, sm_pct = zip(*steps, strict=True)
-    known = sm_pct if any(value is not None for value in sm_pct) else ()  # few GPUs report busy SMs
-    return Series(slot, first + (len(steps) - 1) * step_s, step_s, fps, util_pct, memory_mib, power_w, known)
+    busy_sm_pct = sm_pct if any(value is not None for value in sm_pct) else ()  # few GPUs report busy SMs
+    return Series(slot, first + (len(steps) - 1) * step_s, step_s, fps, util_pct, memory_mib, power_w, busy_sm_pct)

@@ -18,7 +18,7 @@ from gmg_tui.session.store.database import AttemptCurves, JobAttempt, MetricsRow
 
 _log = logging.getLogger(__name__)
 
-MAX_METRICS = 20_000
+MAX_UNWRITTEN_METRICS = 20_000
 """Maximum unwritten rows: some minutes of 64 slots, a few megabytes."""
 _METRICS_INTERVAL_S = 5.0
 """Interval between writes if only metrics wait."""
@@ -39,7 +39,7 @@ class _Backlog:
     def __init__(self) -> None:
         self.records: dict[object, Record] = {}
         """All records but metrics."""
-        self.metrics: deque[MetricsRow] = deque(maxlen=MAX_METRICS)
+        self.metrics: deque[MetricsRow] = deque(maxlen=MAX_UNWRITTEN_METRICS)
 
     def put(self, record: Record) -> None:
         """Adds a record; a job without results keeps its earlier ones."""
@@ -69,16 +69,16 @@ class StoreWriter:
 
     Args:
         path: The store's file, created if missing.
-        trouble: Called with one line when writing fails, and with None once it works again.
+        report_trouble: Called with one line when writing fails, and with None once it works again.
         export: Generates files from the store in a thread, after the ends of jobs and on close. May raise `OSError` or
             `StoreError`.
     """
 
     def __init__(
-        self, path: Path, trouble: Callable[[str | None], None], *, export: Callable[[], None] | None = None
+        self, path: Path, report_trouble: Callable[[str | None], None], *, export: Callable[[], None] | None = None
     ) -> None:
-        self._path, self._trouble, self._export = path, trouble, export
-        self._fresh, self._waiting = _Backlog(), _Backlog()
+        self._path, self._report_trouble, self._export = path, report_trouble, export
+        self._unwritten, self._writing = _Backlog(), _Backlog()
         """Records since the last write, and those being written."""
         self._due, self._written = asyncio.Event(), asyncio.Event()
         self._closing = False
@@ -103,14 +103,14 @@ class StoreWriter:
         If too many metrics wait, the oldest are dropped.
         """
         for record in records:
-            self._fresh.put(record)
-        if self._fresh.records:
+            self._unwritten.put(record)
+        if self._unwritten.records:
             self._written.clear()
             self._due.set()
 
-    async def written(self) -> None:
+    async def wait_written(self) -> None:
         """Waits until all records but metrics are written, at most `_WRITTEN_TIMEOUT_S`: the disk may hang."""
-        if self._fresh.records or self._waiting.records:
+        if self._unwritten.records or self._writing.records:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_WRITTEN_TIMEOUT_S):
                     await self._written.wait()
@@ -123,7 +123,7 @@ class StoreWriter:
             await asyncio.wait([self._task], timeout=_CLOSE_TIMEOUT_S)
 
     async def _run(self) -> None:
-        give_up_at, before = float("inf"), None
+        give_up_at, reported = float("inf"), None
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_METRICS_INTERVAL_S):
@@ -133,32 +133,32 @@ class StoreWriter:
             if closing:
                 give_up_at = min(give_up_at, time.monotonic() + _CLOSING_RETRY_S)
             try:
-                trouble = await self._write() or await self._export_if_due(closing=closing)
+                error_text = await self._write() or await self._export_if_due(closing=closing)
             except Exception as error:  # a bug: the engine continues without the store
                 _log.exception("the store cannot be written")
-                trouble = f"{self._path}: {type(error).__name__}: {error}"
-            if trouble != before:
-                before = trouble
-                self._trouble(trouble)
-            if closing and (not self._waiting or time.monotonic() >= give_up_at):
+                error_text = f"{self._path}: {type(error).__name__}: {error}"
+            if error_text != reported:
+                reported = error_text
+                self._report_trouble(error_text)
+            if closing and (not self._writing or time.monotonic() >= give_up_at):
                 await in_daemon_thread(self._close)
                 return
-            if trouble is not None:
+            if error_text is not None:
                 await asyncio.sleep(_RETRY_S)
                 self._due.set()
 
     async def _write(self) -> str | None:
         """Writes the backlog. Returns the error as one line, if any."""
-        fresh, self._fresh = self._fresh, _Backlog()
-        for record in fresh:
-            self._waiting.put(record)
+        unwritten, self._unwritten = self._unwritten, _Backlog()
+        for record in unwritten:
+            self._writing.put(record)
             self._has_job_ended = self._has_job_ended or (isinstance(record, JobRecord) and record.state.ended)
-        trouble = await in_daemon_thread(self._write_all) if self._waiting else None
-        if trouble is None:
-            self._waiting = _Backlog()
-            if not self._fresh.records:
+        error_text = await in_daemon_thread(self._write_all) if self._writing else None
+        if error_text is None:
+            self._writing = _Backlog()
+            if not self._unwritten.records:
                 self._written.set()
-        return trouble
+        return error_text
 
     def _write_all(self) -> str | None:
         try:
@@ -166,7 +166,7 @@ class StoreWriter:
                 self._db = database.open_for_writing(self._path, create=self._may_create)
                 self._may_create = False
             database.check_files(self._path)
-            database.write(self._db, self._waiting)
+            database.write(self._db, self._writing)
             self._thin(self._db)
         except (sqlite3.Error, OSError) as error:
             self._close()

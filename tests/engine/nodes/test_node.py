@@ -44,7 +44,7 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.torchrun import Rendezvous
 from gmg_tui.session import AGENT_MARK
-from gmg_tui.session.protocol import Action, Lines, LogPart, SetSlot, Update, Welcome
+from gmg_tui.session.protocol import Action, Lines, LogChunk, SetSlot, Update, Welcome
 from tests.engine.harness import running, spawn, spec_for
 from tests.engine.nodes.fleets import SLOTS, nothing_left, on_nodes
 from tests.patience import LONG_S, eventually
@@ -351,8 +351,8 @@ async def test_folders_that_a_script_nests_among_the_logs_do_not_keep_an_agent(t
 
 
 async def test_a_node_that_does_not_keep_to_the_limit_of_logs_fills_no_disk(tmp_path: Path) -> None:
-    async def read(path: str, offset: int) -> LogPart:
-        return LogPart(bytes(8 << 20 if offset < 99 else 0), end=offset + 1, file=1)
+    async def read(path: str, offset: int) -> LogChunk:
+        return LogChunk(bytes(8 << 20 if offset < 99 else 0), end=offset + 1, file=1)
 
     copies = LogCopies(tmp_path, 1 << 20)
     copies.check(_LOG, 1)

@@ -55,7 +55,7 @@ def attempts(monkeypatch: pytest.MonkeyPatch) -> list[SimpleNamespace]:
     """The attempts in the session's store, which has one job, too."""
     attempts: list[SimpleNamespace] = []
     job = SimpleNamespace(slot="gpu0", energy_j=300.0)
-    stored = SimpleNamespace(attempts={1: attempts}, each_job=lambda: [job])
+    stored = SimpleNamespace(attempts={1: attempts}, iter_jobs=lambda: [job])
     monkeypatch.setattr(collector, "open_store", lambda *_: nullcontext(stored))
     return attempts
 

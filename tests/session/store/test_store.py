@@ -238,7 +238,7 @@ def test_metrics_are_thinned_as_they_age_and_keep_sums_maxima_and_states(tmp_pat
         passes = 1
         while database.thin(db):
             passes += 1
-        assert passes <= 2 + len(rows) // database.MAX_ROWS
+        assert passes <= 2 + len(rows) // database.MAX_THINNED_ROWS
         assert not database.thin(db)
         for now, then in zip(sums(), before, strict=True):
             assert now == pytest.approx(then)
@@ -386,14 +386,14 @@ async def test_a_full_disk_is_reported_and_loses_no_job(small_disk: Path, opened
     for number in range(2, 300):
         store.put(records.finished(number))
     await eventually(lambda: troubles.now)
-    store.put(*_metrics(writer.MAX_METRICS + 9))
+    store.put(*_metrics(writer.MAX_UNWRITTEN_METRICS + 9))
     (small_disk / "filler").unlink()
     _remount(small_disk, "size=64m")
     await eventually(lambda: troubles.now is None)
     await store.close()
     with open_store(small_disk / STORE) as stored:
         assert len(stored.jobs) == 299
-        assert len(stored.metrics(10**6)) == writer.MAX_METRICS
+        assert len(stored.metrics(10**6)) == writer.MAX_UNWRITTEN_METRICS
 
 
 async def test_a_full_disk_does_not_delay_the_end_and_a_frozen_one_is_readable(
