@@ -98,14 +98,14 @@ async def test_lines_are_printed_once_threads_can_be_started_again(
     monkeypatch.setattr(threading.Thread, "start", refuse)
     output = Output(sys.stdout)
     output.write("one", "two")
-    await output.written()
+    await output.drain()
     assert capfd.readouterr().out == "one\ntwo\n"
 
 
 async def test_a_text_with_line_feeds_forges_no_line(capfd: pytest.CaptureFixture[str]) -> None:
     output = Output(sys.stdout)
     output.write("gpu0  failed: a\ngpu1  finished")
-    await output.written()
+    await output.drain()
     assert capfd.readouterr().out == "gpu0  failed: a·gpu1  finished\n"
 
 
@@ -155,7 +155,7 @@ async def test_a_pipe_that_another_program_made_non_blocking_gets_all_lines() ->
         out = Output(stream, lambda error: stream.close())
         out.write("x" * 1_000_000)
         assert len(await asyncio.to_thread(read.read, 1_000_001)) == 1_000_001
-        await out.written()
+        await out.drain()
 
 
 async def test_a_closed_standard_output_stops_the_session_cleanly(engine: ScriptedEngine) -> None:
