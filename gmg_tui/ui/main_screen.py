@@ -134,13 +134,13 @@ class MainScreen(TrueSizeScreen[None]):
     def action_move(self, direction: str) -> None:
         """Selects a neighbour; with the pane enlarged, up and down scroll the pane."""
         if self._view.maximized and direction in {"up", "down"}:
-            self.pane.shown.action_go(f"line-{direction}")
+            self.pane.tab_widget.action_go(f"line-{direction}")
         elif self._view.move(direction, 1 if self._view.maximized else self.grid.plan.columns):
             self.app.refresh_view()
 
     def _details(self) -> tuple[str, Callable[[], object]]:
         """Returns the name of the current action of `enter` (empty if none), and its function."""
-        view, shown, attempt = self._view, self.pane.shown, self.pane.attempt
+        view, shown, attempt = self._view, self.pane.tab_widget, self.pane.attempt
         if view.folded_node and not view.maximized:
             return "Unfold", self.action_fold
         worker, may_sample = view.worker_on(view.selected), not self.app.unavailable_reason("stacks")
@@ -162,8 +162,8 @@ class MainScreen(TrueSizeScreen[None]):
         self.refresh_bindings()
 
     def _take_stacks(self) -> None:
-        if isinstance(self.pane.shown, WhyTab):
-            self.pane.shown.take_stacks()
+        if isinstance(self.pane.tab_widget, WhyTab):
+            self.pane.tab_widget.sample_stacks()
             self._maximize(on=True)
 
     def _maximize(self, *, on: bool) -> None:
@@ -189,8 +189,8 @@ class MainScreen(TrueSizeScreen[None]):
             return
         await self.action_show_tab(Tab.WHY)
         self._maximize(on=True)
-        if isinstance(self.pane.shown, WhyTab):
-            self.pane.shown.show_stacks()
+        if isinstance(self.pane.tab_widget, WhyTab):
+            self.pane.tab_widget.show_stacks()
 
     def action_mark(self) -> None:
         """Marks or unmarks the selected worker, or all workers of a folded node."""
@@ -204,7 +204,7 @@ class MainScreen(TrueSizeScreen[None]):
 
     def _back(self) -> Callable[[], object] | None:
         """Returns the function that goes back one step; None if there is no step back."""
-        view, shown = self._view, self.pane.shown
+        view, shown = self._view, self.pane.tab_widget
         if self.log_view.search.query.text:
             return partial(self.log_view.search_for, "")
         if isinstance(shown, MetricsTab) and shown.chart:
@@ -295,7 +295,7 @@ class MainScreen(TrueSizeScreen[None]):
 
     def action_go(self, direction: str) -> None:
         """Scrolls the pane, or moves the cursor of its table."""
-        self.pane.shown.action_go(direction)
+        self.pane.tab_widget.action_go(direction)
 
     async def action_attempt_log(self) -> None:
         """Shows the log from the start of the selected attempt."""
@@ -319,7 +319,7 @@ class MainScreen(TrueSizeScreen[None]):
 
     async def action_copy_line(self) -> None:
         """Copies the selected text, else the line, row or facts shown in the pane."""
-        if text := self.get_selected_text() or self.pane.shown.text:
+        if text := self.get_selected_text() or self.pane.tab_widget.text:
             self.app.say(await terminal.copy(self.app, text))
         else:
             self.app.say("There is nothing to copy.")

@@ -19,8 +19,8 @@ from gmg_tui.ui.table import Table
 HISTORY_POINTS: Final = 32
 """Points of each metric's sparkline, two per cell."""
 _MIN_WIDTH, _MIN_HEIGHT = 24, 5
-"""Minimum cells of a chart."""
-_TICK_CELLS: Final = 16
+"""Minimum size of a chart, in cells."""
+_MIN_TICK_CELLS: Final = 16
 """Minimum cells between two labelled steps."""
 
 
@@ -32,17 +32,17 @@ class NamedCurve(NamedTuple):
 
     @property
     def group(self) -> str:
-        """Its name up to the first slash, as in TensorBoard; empty without one."""
+        """The name up to the first slash, as in TensorBoard; empty without one."""
         return self.name.partition("/")[0] if "/" in self.name else ""
 
     @property
     def best(self) -> Point | None:
-        """Its greatest value, or the least if less is better; None if unknown."""
+        """The highest value, or the lowest if lower is better; None if unknown."""
         return self.curve.best(self.name)
 
 
 def _sparkline(metric: NamedCurve) -> str | None:
-    """Returns a sparkline, scaled to its values; None if all are equal."""
+    """Returns a sparkline of a metric, scaled to the values; None if all are equal."""
     values = [point.value if math.isfinite(point.value) else None for point in metric.curve.points]
     known = [value for value in values if value is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
@@ -67,7 +67,7 @@ _COLUMNS: Final = (
 
 
 def sort_metrics(curves: Mapping[str, Curve]) -> list[NamedCurve]:
-    """Returns the metrics sorted by group, groups with rewards first."""
+    """Returns the metrics sorted by group; groups with rewards come first."""
     ranks: dict[str, int] = {}
     for metric in (named := [NamedCurve(*item) for item in curves.items()]):
         ranks[metric.group] = min(rank(metric.name), ranks.get(metric.group, rank(metric.name)))
@@ -88,22 +88,22 @@ class MetricsTab(Vertical):
         super().__init__()
         self.table = Table(_COLUMNS, key=lambda metric: metric.name)
         self.table.can_focus = False
-        self._facts, self._drawing = Facts(block_width=44), Lines(self._chart_rows)
+        self._facts, self._chart_lines = Facts(block_width=44), Lines(self._chart_rows)
         self._curves: Mapping[str, Curve] = {}
         self.chart = ""
-        """The metric whose chart is shown; empty for the table."""
+        """The name of the metric whose chart is shown; empty for the table."""
 
     def compose(self) -> ComposeResult:
-        """Yields the parts, from the top."""
-        self._drawing.display = False
-        yield from (self.table, self._facts, self._drawing)
+        """Yields the table, the facts and the chart."""
+        self._chart_lines.display = False
+        yield from (self.table, self._facts, self._chart_lines)
 
-    def show(self, curves: Mapping[str, Curve], facts: Iterable[Fact], empty: str) -> None:
-        """Shows these metrics, or the text `empty`, above the facts."""
-        self._curves, self.table.empty = curves, empty
-        self._drawing.display = bool(self.chart)
+    def show(self, curves: Mapping[str, Curve], facts: Iterable[Fact], empty_text: str) -> None:
+        """Shows a table of metrics, or `empty_text` without any, and the facts; or else the chart."""
+        self._curves, self.table.empty = curves, empty_text
+        self._chart_lines.display = bool(self.chart)
         self.table.display = self._facts.display = not self.chart
-        self._drawing.show((self.chart, curves.get(self.chart)))
+        self._chart_lines.show((self.chart, curves.get(self.chart)))
         self.table.show(sort_metrics(curves))
         self._facts.show(facts)
 
@@ -114,7 +114,7 @@ class MetricsTab(Vertical):
         return chart_rows(self.chart, curve, width, height)
 
     def toggle_chart(self) -> None:
-        """Shows the chart of the selected metric, or the table again, from the next `show` on."""
+        """Selects the chart of the selected metric, or the table again; the next `show` shows it."""
         self.chart = "" if self.chart or self.table.selected is None else self.table.selected.name
 
     @property
@@ -130,7 +130,7 @@ class MetricsTab(Vertical):
 
 
 def chart_rows(name: str, curve: Curve, width: int, height: int) -> list[Row]:
-    """Returns the chart of a metric over the script's steps, or over time without steps."""
+    """Returns the chart of a metric over the script's steps, or over time if some values have no step."""
     plot, height = width - GUTTER, height - AXIS_ROWS - 1
     points = [point for point in curve.points if math.isfinite(point.value)]
     if plot < _MIN_WIDTH or height < _MIN_HEIGHT or not points:
@@ -138,24 +138,23 @@ def chart_rows(name: str, curve: Curve, width: int, height: int) -> list[Row]:
             Row(width).add("The terminal is too small for a chart." if points else f"{name}: no finite value", "dim")
         ]
     by_step = all(point.step is not None for point in points)
-    places = [float(point.step or 0) if by_step else point.time - points[0].time for point in points]
-    scale = fit_axis([point.value for point in points], max(1, height // MIN_TICK_ROWS))
-    low, high = min(places), max(places)
-    across = make_axis(low, high if high > low else low + 1, max(1, plot // _TICK_CELLS))
-    columns = {round(across.fraction(tick) * (plot - 1)): tick for tick in across.ticks}
-    values = [scale.fraction(point.value) for point in points]
-    line = interpolate([across.fraction(x) for x in places], values, 2 * plot)
-    rows = Canvas(plot, height).plot(line, scale.labels(height), columns, "fps")
-    write = (lambda tick: across.label(tick)) if by_step else units.span
-    ticks = {column: write(tick) for column, tick in columns.items()}
-    over = "steps" if by_step else "time"
-    return [_heading(name, curve, over, width), *rows, *bottom_axis(plot, ticks)]
+    xs = [float(point.step or 0) if by_step else point.time - points[0].time for point in points]
+    y_axis = fit_axis([point.value for point in points], max(1, height // MIN_TICK_ROWS))
+    low, high = min(xs), max(xs)
+    x_axis = make_axis(low, high if high > low else low + 1, max(1, plot // _MIN_TICK_CELLS))
+    columns = {round(x_axis.fraction(tick) * (plot - 1)): tick for tick in x_axis.ticks}
+    ys = [y_axis.fraction(point.value) for point in points]
+    line = interpolate([x_axis.fraction(x) for x in xs], ys, 2 * plot)
+    rows = Canvas(plot, height).plot(line, y_axis.labels(height), columns, "fps")
+    write = (lambda tick: x_axis.label(tick)) if by_step else units.span
+    labels = {column: write(tick) for column, tick in columns.items()}
+    return [_heading(name, curve, "steps" if by_step else "time", width), *rows, *bottom_axis(plot, labels)]
 
 
-def _heading(name: str, curve: Curve, over: str, width: int) -> Row:
+def _heading(name: str, curve: Curve, x_unit: str, width: int) -> Row:
     best, last = curve.best(name), curve.last
     row = Row(width).add(name, "fps").add(f"  {units.NOT_KNOWN if last is None else units.number(last)}")
     if best is not None:
         at = "" if best.step is None else f" at step {best.step:,}"
-        row.add(f"   best {units.number(best.value)}{at}  {units.count(curve.count, 'value')} over {over}", "dim")
+        row.add(f"   best {units.number(best.value)}{at}  {units.count(curve.count, 'value')} over {x_unit}", "dim")
     return row

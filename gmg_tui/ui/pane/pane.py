@@ -29,9 +29,9 @@ from gmg_tui.ui.view import Tab, View, job_on
 
 _MAX_NOTES: Final = 4
 _MIN_STATUS_CELLS: Final = 22
-"""Minimum free cells beside the tabs to draw lines between them."""
+"""Minimum free cells beside the tabs for wide gaps between them."""
 _URGENT_STYLES: Final = frozenset({"warn", "strong"})
-"""Styles of status texts that take room from the tabs."""
+"""Styles of the status texts that take precedence over tabs if there is no room for both."""
 
 TabWidget: TypeAlias = LogView | Lines | Facts | DescribedTable[Any] | MetricsTab
 
@@ -41,13 +41,13 @@ class PaneTab(NamedTuple):
 
     widget: TabWidget
     show: Callable[[Any], object]
-    """Shows the newest snapshot and the engine's answer, None before the first."""
-    ask: Callable[[str], Awaitable[object]] | None = None
-    """Queries the engine about a slot for data not in snapshots. Raises `GmgError`."""
+    """A function that shows the newest snapshot and the engine's last answer, which is None before the first."""
+    query: Callable[[str], Awaitable[object]] | None = None
+    """A function that queries the engine for data about a slot that snapshots do not have. Raises `GmgError`."""
 
 
 class Pane(Vertical):
-    """The tabs. All but the log are created when first shown, and query the engine only while shown."""
+    """The tabs. All but the log are created when first shown, and query the engine only while they are shown."""
 
     DEFAULT_CSS = """
     Pane {
@@ -60,7 +60,7 @@ class Pane(Vertical):
     }
     """
     POLL_INTERVAL_S: ClassVar[float] = 3.0
-    """Seconds from an answer of the engine to the next query."""
+    """The pause between an answer of the engine and the next query."""
 
     def __init__(self, view: View, engine: Source) -> None:
         super().__init__()
@@ -73,20 +73,20 @@ class Pane(Vertical):
         self._answers: dict[Tab, Any] = {}
 
     def compose(self) -> ComposeResult:
-        """Yields title, tabs and log."""
+        """Yields the title, the row of tabs and the log."""
         self._title.display = False
         yield from (self._title, self._tab_row, self.log_view)
 
     # Tabs
 
     async def show(self, tab: Tab) -> None:
-        """Shows a tab."""
+        """Shows a tab, and begins to query the engine for it."""
         if tab not in self._tabs:
             self._tabs[tab] = self._make_tab(tab)
             await self.mount(self._tabs[tab].widget)
         self._view.tab = tab
-        for name, made in self._tabs.items():
-            made.widget.display = name is tab
+        for other, pane_tab in self._tabs.items():
+            pane_tab.widget.display = other is tab
         self._failure = ""
         self.update()
         self._poll()
@@ -96,7 +96,7 @@ class Pane(Vertical):
         match tab:
             case Tab.CHARTS:
                 charts = Lines(self._chart_rows, id="charts")
-                return PaneTab(charts, lambda answer: charts.show((self._charted, answer)), engine.series)
+                return PaneTab(charts, lambda answer: charts.show((self._charted_values, answer)), engine.series)
             case Tab.PROCESSES:
                 return self._table_tab(
                     Table(facts.PROCESS_COLUMNS, key=lambda process: str(process.pid)),
@@ -119,13 +119,13 @@ class Pane(Vertical):
                 return self._table_tab(
                     Table(facts.EVENT_COLUMNS, key=lambda event: str(event.number)),
                     lambda event: [Fact(event.kind.value, event.text)],
-                    lambda happened: (happened or ())[::-1],
+                    lambda events: (events or ())[::-1],
                     lambda _: self._waiting_text or "Nothing has happened yet.",
                     lambda _: engine.occurrences(),
                 )
             case Tab.SETUP:
                 setup = Facts(block_width=70)
-                return PaneTab(setup, lambda answer: setup.show(self._setup_facts(answer)), self._ask_setup)
+                return PaneTab(setup, lambda answer: setup.show(self._setup_facts(answer)), self._query_setup)
             case Tab.WHY:
                 why = WhyTab(self._view, engine)
                 return PaneTab(why, why.show_verdict, engine.speed)
@@ -138,37 +138,37 @@ class Pane(Vertical):
                         self._facts(),
                         self._waiting_text or "No metric has been reported; see `gmg-tui guide other-scripts`.",
                     ),
-                    partial(self._ask_metrics, metrics),
+                    partial(self._query_metrics, metrics),
                 )
 
     @staticmethod
     def _table_tab(
         table: Table[Any],
         describe: Callable[[Any], Iterable[Fact]],
-        rows_of: Callable[[Any], Sequence[object]],
-        empty_text: Callable[[Any], str],
-        ask: Callable[[str], Awaitable[object]],
+        get_rows: Callable[[Any], Sequence[object]],
+        get_empty_text: Callable[[Any], str],
+        query: Callable[[str], Awaitable[object]],
     ) -> PaneTab:
-        """Returns a tab with a table, whose rows `rows_of` takes from the engine's answer."""
-        table.can_focus = False  # the main screen's keys move its cursor
-        listing = DescribedTable(table, describe)
-        return PaneTab(listing, lambda answer: listing.show(rows_of(answer), empty_text(answer)), ask)
+        """Returns a tab with a table; `get_rows` and `get_empty_text` derive its contents from the engine's answer."""
+        table.can_focus = False  # the main screen's keys move the cursor
+        described = DescribedTable(table, describe)
+        return PaneTab(described, lambda answer: described.show(get_rows(answer), get_empty_text(answer)), query)
 
     @property
-    def shown(self) -> TabWidget:
+    def tab_widget(self) -> TabWidget:
         """The widget of the shown tab."""
         return self._tabs[self._view.tab].widget
 
     @property
     def attempt(self) -> Attempt | None:
-        """The selected attempt; None unless attempts are shown."""
-        row = self.shown.table.selected if isinstance(self.shown, DescribedTable) else None
+        """The selected attempt; None if the tab does not list attempts."""
+        row = self.tab_widget.table.selected if isinstance(self.tab_widget, DescribedTable) else None
         return row if isinstance(row, Attempt) else None
 
     async def toggle_chart(self) -> None:
         """Shows the chart of the selected metric, or the table again."""
-        if isinstance(self.shown, MetricsTab):
-            self.shown.toggle_chart()
+        if isinstance(self.tab_widget, MetricsTab):
+            self.tab_widget.toggle_chart()
             await self.show(self._view.tab)
 
     async def on_table_chosen(self) -> None:
@@ -178,15 +178,16 @@ class Pane(Vertical):
         else:
             await self.toggle_chart()
 
-    async def _ask_metrics(self, tab: MetricsTab, slot: str) -> dict[str, Curve]:
+    async def _query_metrics(self, tab: MetricsTab, slot: str) -> dict[str, Curve]:
+        """Returns the curves of all metrics; queries only the one whose chart is shown, with all its points."""
         curves = await self._engine.curves(slot, tab.chart, 0 if tab.chart else HISTORY_POINTS)
-        known: dict[str, Curve] = self._answers.get(Tab.METRICS, {})
-        return known | curves
+        previous: dict[str, Curve] = self._answers.get(Tab.METRICS, {})
+        return previous | curves
 
     # The selected worker
 
     def update(self) -> None:
-        """Shows the selected worker as it is now."""
+        """Shows the current state of the selected worker."""
         view = self._view
         self._title.display = view.maximized
         if view.maximized:
@@ -203,7 +204,7 @@ class Pane(Vertical):
 
     @property
     def _waiting_text(self) -> str:
-        """The text to show until the engine has answered; then empty."""
+        """The text to show until the engine has answered; empty from then on."""
         return "" if self._view.tab in self._answers else self._failure or "Waiting for the engine"
 
     def on_log_view_changed(self) -> None:
@@ -212,12 +213,12 @@ class Pane(Vertical):
 
     @work(exclusive=True, group="poll")
     async def _poll(self) -> None:
-        """Queries the engine at intervals while a visible tab needs it."""
+        """Queries the engine at intervals for the shown tab, if it needs that, while the pane is visible."""
         tab = self._view.tab
-        while (ask := self._tabs[tab].ask) is not None and (self._slot or tab is Tab.EVENTS):
+        while (query := self._tabs[tab].query) is not None and (self._slot or tab is Tab.EVENTS):
             if is_seen(self):
                 try:
-                    self._answers[tab] = await ask(self._slot)
+                    self._answers[tab] = await query(self._slot)
                     self._failure = ""
                 except GmgError as error:
                     self._failure = str(error)
@@ -228,13 +229,13 @@ class Pane(Vertical):
 
     def _show_log(self, _: object) -> None:
         worker = self._view.worker_on(self._slot)
-        printed = worker.log_lines if worker is not None else 0
-        silent = f"{self._slot} has printed nothing yet. Setup shows its command line."
-        self.log_view.empty = silent if worker is not None and not printed else ""
-        self.log_view.show_newest(printed)
+        line_count = worker.log_lines if worker is not None else 0
+        empty_text = f"{self._slot} has printed nothing yet. Setup shows its command line."
+        self.log_view.empty = empty_text if worker is not None and not line_count else ""
+        self.log_view.show_newest(line_count)
 
     @property
-    def _charted(self) -> object:
+    def _charted_values(self) -> object:
         """The values that the charts show besides the engine's answer; None without a slot."""
         entry = self._view.slot_view(self._slot) if self._slot else None
         return entry and (entry.slot, entry.worker.rate, entry.worker.current_fps, entry.sample)
@@ -253,7 +254,7 @@ class Pane(Vertical):
         if (gpu := entry.slot.gpu) is not None:
             yield from facts.gpu_facts(gpu, entry.sample, entry.worker, at_end=self._view.already_ended)
 
-    async def _ask_setup(self, slot: str) -> tuple[Details, JobRecord | None]:
+    async def _query_setup(self, slot: str) -> tuple[Details, JobRecord | None]:
         return await self._engine.details(slot), await job_on(self._engine, self._view, slot)
 
     def _setup_facts(self, answer: tuple[Details, JobRecord | None] | None) -> Iterable[Fact]:
@@ -276,8 +277,9 @@ class Pane(Vertical):
             return f"{self._slot} is a share of the CPU and has no GPU. Metrics shows what its processes use."
         if details is None:
             return self._waiting_text
-        missing = details.processes is None
-        return "The driver does not report this GPU's processes." if missing else "No process uses memory on this GPU."
+        if details.processes is None:
+            return "The driver does not report this GPU's processes."
+        return "No process uses memory on this GPU."
 
     def _attempts(self, details: Details | None) -> Sequence[Attempt]:
         worker = self._view.worker_on(self._slot)
@@ -289,7 +291,7 @@ class Pane(Vertical):
     # The row of tabs
 
     def _status(self) -> Sequence[Piece]:
-        """Returns the texts right of the tabs, most important first."""
+        """Returns the texts to the right of the tabs, most important first."""
         if self._failure:
             return [(f"⚠ {self._failure}", "warn")]
         if self._view.tab is not Tab.LOG:
@@ -301,13 +303,13 @@ class Pane(Vertical):
         row, status, names = Row(width, "─", "border"), self._status(), {tab: tab.value for tab in Tab}
         if events := self._view.snapshot.events:
             names[Tab.EVENTS] += f" {events:,}"
-        urgent = sum(len(text) + 2 for text, style in status if style in _URGENT_STYLES)
-        wide = sum(len(name) + 3 for name in names.values()) + max(_MIN_STATUS_CELLS, urgent) <= width
-        gap, room = " ─ " if wide else " ", width - 1 - urgent
+        urgent_cells = sum(len(text) + 2 for text, style in status if style in _URGENT_STYLES)
+        is_wide = sum(len(name) + 3 for name in names.values()) + max(_MIN_STATUS_CELLS, urgent_cells) <= width
+        gap, room = " ─ " if is_wide else " ", width - 1 - urgent_cells
         tabs, active = list(Tab), list(Tab).index(self._view.tab)
         if sum(len(gap + name) for name in names.values()) > room:
             room -= len(" …")
-        for tab in (*tabs[:active:-1], *tabs[:active]):  # the active tab always stays
+        for tab in (*tabs[:active:-1], *tabs[:active]):  # never drop the active tab
             if sum(len(gap + name) for name in names.values()) > room:
                 del names[tab]
         for tab, name in names.items():
@@ -321,7 +323,7 @@ class Pane(Vertical):
 
 
 def title_rows(view: View, width: int, height: int) -> Sequence[Row]:
-    """Returns the selected worker and its problems, shown while the pane hides the workers."""
+    """Returns the rows for the selected worker and its problems, to show while the pane hides the grid."""
     if not view.selected:
         return [Row(width).add(view.empty_text, "warn")]
     if view.selected not in view.slots:

@@ -15,50 +15,50 @@ from gmg_tui.ui.facts import Fact, Facts
 from gmg_tui.ui.view import View
 
 SPEED_POLL_INTERVAL_S: Final = 0.2
-"""Seconds between an answer and the next query of speed facts, which takes nearly a second."""
+"""Pause between an answer with speed facts, which takes the engine nearly a second, and the next query."""
 
 
 class WhyTab(Facts):
-    """The verdict on the selected worker's speed, with its figures, and its Python stacks once taken."""
+    """The verdict on the selected worker's speed, with figures, and the worker's Python stacks once taken."""
 
     def __init__(self, view: View, engine: Source) -> None:
         super().__init__()
         self._view, self._engine = view, engine
         self._speed: SpeedFacts | None = None
         self._sampled: tuple[str, str | None, HotSpot | None] = "", None, None
-        """The slot whose stacks were sampled, a message if no function was found, and the slowest function."""
-        self._shown_stacks: tuple[str, float, list[Fact]] = "", 0.0, []
-        """The slot whose stacks are shown, the Unix time they were taken, and the stacks."""
+        """The slot of the sampled worker, a message if no slow function was found, and the slowest function."""
+        self._stacks: tuple[str, float, list[Fact]] = "", 0.0, []
+        """The slot of the worker whose stacks are shown, the Unix time of the request, and the stacks."""
 
     def show_verdict(self, speed: SpeedFacts | None) -> None:
         """Shows the verdict on `speed` (None until the engine has answered) and the stacks."""
         self._speed = speed
         verdict = self._verdict_facts(speed) if speed is not None else [Fact("", "Waiting for the engine", "dim")]
-        slot, taken, traces = self._shown_stacks
+        slot, requested, stacks = self._stacks
         if slot != self._view.selected:
             self.show(verdict)
             return
-        age = units.span(max(0.0, self._view.snapshot.time - taken))
-        traces = traces or [Fact("", "Waiting for the worker", "dim")]
-        self.show([*verdict, Fact(f"Python stacks, {age} ago"), *traces])
+        age = units.span(max(0.0, self._view.snapshot.time - requested))
+        stacks = stacks or [Fact("", "Waiting for the worker", "dim")]
+        self.show([*verdict, Fact(f"Python stacks, {age} ago"), *stacks])
 
     def _verdict_facts(self, speed: SpeedFacts) -> Iterator[Fact]:
-        slot, trouble, spot = self._sampled
-        here = slot == self._view.selected
-        verdict = judge(structs.replace(speed, hot_spot=spot) if here else speed)
+        slot, message, spot = self._sampled
+        is_sampled = slot == self._view.selected
+        verdict = judge(structs.replace(speed, hot_spot=spot) if is_sampled else speed)
         yield Fact("verdict", verdict.text, "strong" if verdict.certain else "text")
         if verdict.advice:
             yield Fact("try", verdict.advice)
         yield from (Fact("" if number else "figures", text) for number, text in enumerate(verdict.evidence))
         key = keys.display_name(self.app, "details")
-        if here and trouble is not None:
-            yield Fact("stacks", trouble, "dim")
-        elif speed.state.live and not self._view.readonly and not (here and spot):
+        if is_sampled and message is not None:
+            yield Fact("stacks", message, "dim")
+        elif speed.state.live and not self._view.readonly and not (is_sampled and spot):
             yield Fact("stacks", f"{key} samples 20 in two seconds to find the slowest function", "dim")
 
     @work(exclusive=True, group="stacks")
-    async def take_stacks(self) -> None:
-        """Samples the selected worker's stacks."""
+    async def sample_stacks(self) -> None:
+        """Samples the selected worker's stacks to find its slowest function."""
         slot = self._view.selected
         self._sampled = slot, "sampling now", None
         self.show_verdict(self._speed)
@@ -71,15 +71,15 @@ class WhyTab(Facts):
 
     @work(exclusive=True, group="traces")
     async def show_stacks(self) -> None:
-        """Takes and shows the stacks of the selected worker and its group, only once, as this interrupts them."""
+        """Takes and shows the current stacks of the selected worker and of all ranks of its group."""
         slot, time = self._view.selected, self._view.snapshot.time
-        self._shown_stacks = slot, time, []
+        self._stacks = slot, time, []
         self.show_verdict(self._speed)
         try:
-            traces = [fact for taken in await self._engine.stacks(slot) for fact in _stack_facts(taken)]
+            facts = [fact for stacks in await self._engine.stacks(slot) for fact in _stack_facts(stacks)]
         except GmgError as error:
-            traces = [Fact("", str(error), "warn")]
-        self._shown_stacks = slot, time, traces
+            facts = [Fact("", str(error), "warn")]
+        self._stacks = slot, time, facts
         self.show_verdict(self._speed)
 
 

@@ -1,4 +1,4 @@
-"""The facts of one worker and its GPU, as labels and texts."""
+"""Facts about a worker and its GPU, as labels and texts."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
@@ -13,8 +13,8 @@ from gmg_tui.ui import worker_text
 from gmg_tui.ui.facts import Fact
 from gmg_tui.ui.slots import SlotView
 
-_VALUE_CHARS: Final = 2000
-"""Maximum characters shown of a variable's value."""
+_MAX_VALUE_CHARS: Final = 2000
+"""Maximum characters to show of a variable's value."""
 _SOURCES: Final = {"probe": "inside the script", "printed": "from the lines that the script prints"}
 
 
@@ -22,7 +22,7 @@ _SOURCES: Final = {"probe": "inside the script", "printed": "from the lines that
 
 
 def worker_facts(entry: SlotView) -> Iterator[Fact]:
-    """Yields the rates with their sources, the progress, and the processes' CPU and memory."""
+    """Yields the rates and their sources, the progress, and the CPU and memory use of the processes."""
     worker = entry.worker
     yield Fact("Worker")
     if worker.group is not None:
@@ -49,8 +49,8 @@ def _rates(entry: SlotView) -> Iterator[Fact]:
         yield Fact("FPS", worker_text.IN_RANK_0 if fps is None else f"{rate} {when}, {worker_text.IN_RANK_0}")
     else:
         ranks = worker.group.world_size if worker.group and worker.newest.fps_of_group else 0
-        of = f" of all {units.count(ranks, 'rank')}" if ranks else ""
-        yield Fact("FPS", f"{rate} {when}{of}" if fps is not None else rate)
+        of_ranks = f" of all {units.count(ranks, 'rank')}" if ranks else ""
+        yield Fact("FPS", f"{rate} {when}{of_ranks}" if fps is not None else rate)
     if worker.alert("silent") is not None:
         yield Fact("", *worker_text.rate_note(entry))
     if fps is not None:
@@ -67,14 +67,14 @@ def _genesis(worker: Worker) -> str:
     return f"{version} on {worker.backend or units.NOT_KNOWN}, {worker.device or units.NOT_KNOWN}"
 
 
-# Its GPU
+# The GPU
 
 
 def gpu_facts(gpu: Gpu, sample: GpuSample | None, worker: Worker, *, at_end: bool = False) -> Iterator[Fact]:
-    """Yields the newest sample (with `at_end`, the run's last one), constant facts, and the health."""
-    late = sample is not None and sample.age_s is not None and not sample.silent
-    now = "GPU at the end" if at_end else "GPU now"
-    yield Fact(f"GPU {units.span(sample.age_s)} ago" if sample is not None and late else now)
+    """Yields the newest sample, constant facts, and the health; `at_end` marks the last sample of an ended session."""
+    is_late = sample is not None and sample.age_s is not None and not sample.silent
+    heading = "GPU at the end" if at_end else "GPU now"
+    yield Fact(f"GPU {units.span(sample.age_s)} ago" if sample is not None and is_late else heading)
     if sample is None:
         yield Fact("GPU", "no sample yet", "dim")
     else:
@@ -92,12 +92,12 @@ def gpu_facts(gpu: Gpu, sample: GpuSample | None, worker: Worker, *, at_end: boo
 
 
 def _sample_facts(gpu: Gpu, sample: GpuSample, worker: Worker, *, at_end: bool) -> Iterator[Fact]:
-    full_mib, limit_w = sample.memory_total_mib or gpu.memory_total_mib, sample.power_limit_w or gpu.power_limit_w
+    total_mib, limit_w = sample.memory_total_mib or gpu.memory_total_mib, sample.power_limit_w or gpu.power_limit_w
     memory = "" if at_end else f", memory {units.figure(sample.memory_util_pct, '%')}"
     yield Fact("GPU", f"{units.figure(sample.gpu_util_pct, '%')}{memory}")
     if sample.sm_pct is not None:
         yield Fact("SMs busy", units.figure(sample.sm_pct, "%"))
-    yield Fact("VRAM", f"{units.gib(sample.memory_used_mib)} of {units.gib(full_mib)} GiB")
+    yield Fact("VRAM", f"{units.gib(sample.memory_used_mib)} of {units.gib(total_mib)} GiB")
     yield Fact("power", f"{units.whole(sample.power_w)} of {units.whole(limit_w)} W")
     yield Fact("temperature", units.figure(sample.temperature_c, "°C"))
     if not at_end:
@@ -108,16 +108,16 @@ def _sample_facts(gpu: Gpu, sample: GpuSample, worker: Worker, *, at_end: bool) 
         yield Fact("throttled", throttle, "warn" if sample.throttle else "text")
         yield Fact("fan", units.figure(sample.fan_pct, "%"))
         yield Fact("PCIe", units.NOT_SUPPORTED if in_mib is None and out_mib is None else transfer)
-    used, total = units.energy(worker.newest.energy_j), units.energy(sample.energy_j)
-    yield Fact("energy", f"{used} by the attempt, {total} in total")
+    used_text, total_text = units.energy(worker.newest.energy_j), units.energy(sample.energy_j)
+    yield Fact("energy", f"{used_text} by the attempt, {total_text} in total")
 
 
 def health_facts(health: GpuHealth) -> Iterator[Fact]:
-    """Yields all problems with advice, then the counters: `n/a` for those the GPU does not report."""
+    """Yields each problem with its advice, then the health figures; those that the GPU does not report are `n/a`."""
     yield Fact("Health")
-    for trouble in health.troubles:
-        style = "error" if trouble.fatal else "warn"
-        yield Fact("", f"{trouble.text}; {trouble.advice}", style)
+    for problem in health.troubles:
+        style = "error" if problem.fatal else "warn"
+        yield Fact("", f"{problem.text}; {problem.advice}", style)
     yield Fact(
         "ECC errors",
         f"{units.figure(health.ecc_uncorrected, '')} uncorrected, {units.figure(health.ecc_corrected, '')} corrected",
@@ -133,11 +133,11 @@ def health_facts(health: GpuHealth) -> Iterator[Fact]:
         yield Fact("" if number else "Xids", text)
 
 
-# Its processes and attempts
+# Processes and attempts
 
 
 def process_owner(process: GpuProcess) -> str:
-    """Returns the owner of a process; `host's PID` if a container cannot resolve its PID."""
+    """Returns the owner of a process; `host's PID` in a container that sees the PID of the host."""
     if process.slot is not None:
         return f"{process.slot} worker"
     if process.session is not None:
@@ -148,7 +148,7 @@ def process_owner(process: GpuProcess) -> str:
 
 
 def process_command(process: GpuProcess) -> str:
-    """Returns the command line, else the name."""
+    """Returns the command line of a process, else its name."""
     return process.command or process.name or units.NOT_KNOWN
 
 
@@ -173,7 +173,7 @@ EVENT_COLUMNS: Final = (
 
 
 def attempt_columns(now: Callable[[], float]) -> tuple[Column[Attempt], ...]:
-    """Returns the columns of attempts; `now` returns the newest snapshot's Unix time."""
+    """Returns the columns of a table of attempts; `now` returns the Unix time of the newest snapshot."""
     return (
         Column[Attempt]("number", lambda attempt: attempt.number, "#"),
         Column[Attempt]("state", lambda attempt: attempt.state.value, align_left=True),
@@ -194,7 +194,7 @@ def attempt_columns(now: Callable[[], float]) -> tuple[Column[Attempt], ...]:
 
 
 def attempt_facts(attempt: Attempt) -> Iterator[Fact]:
-    """Yields an attempt's arguments in full, its reason, and its metrics."""
+    """Yields an attempt's full arguments, its reason, and its metrics."""
     yield Fact("arguments", join_args(attempt.args) or "none")
     if attempt.reason:
         yield Fact("reason", attempt.reason, "error" if attempt.state.value == "failed" else "text")
@@ -203,7 +203,7 @@ def attempt_facts(attempt: Attempt) -> Iterator[Fact]:
 
 
 def _exit(attempt: Attempt) -> str | None:
-    """Returns the exit code or the signal that ended the process; None while it lives."""
+    """Returns the exit code of an attempt, or the signal that ended it; None if there is neither."""
     code = attempt.exit_code
     return None if code is None else str(code) if code >= 0 else f"signal {-code}"
 
@@ -212,7 +212,7 @@ def _exit(attempt: Attempt) -> str | None:
 
 
 def setup_facts(details: Details, log: str | None, log_command: str) -> Iterator[Fact]:
-    """Yields the command line, working directory, `log` file with the command that prints it, and environment."""
+    """Yields the command line, the folder, the path `log` with the command that prints the log, and the environment."""
     yield Fact("Command line")
     yield Fact("command", join_args(details.command) or "not started yet")
     yield Fact("folder", details.cwd)
@@ -231,4 +231,4 @@ def setup_facts(details: Details, log: str | None, log_command: str) -> Iterator
 
 def _env_facts(label: str, env: Mapping[str, str]) -> Iterator[Fact]:
     for number, (key, value) in enumerate(mask(env).items()):
-        yield Fact("" if number else label, f"{key}={value[:_VALUE_CHARS]}")
+        yield Fact("" if number else label, f"{key}={value[:_MAX_VALUE_CHARS]}")
