@@ -125,7 +125,7 @@ class Engine:
         self._server = Server(self._supervisor, self._observer, self._listener)
         self._pipes.on_read = self._server.send_lines
         if self._fleet is not None:
-            self._fleet.changed, self._fleet.printed = self._changed, self._server.send_lines
+            self._fleet.changed, self._fleet.on_output = self._changed, self._server.send_lines
             self._fleet.on_all_gone = self._on_all_nodes_gone
         self._listen_to_signals()
         # The session must be listed before its start is reported: `gmg-tui --detach sim.py && gmg-tui attach`.
@@ -171,7 +171,7 @@ class Engine:
             from gmg_tui.engine.nodes.agent import Agent  # only for agents
 
             scheduler = agent = Agent(slots, workplace, recorder, self._changed)
-            agent.orphaned = lambda reason: self._end(reason, kill=False)
+            agent.on_orphaned = lambda reason: self._end(reason, kill=False)
         elif spec.sweep is None:
             scheduler = PlainScheduler(slots, workplace, recorder)
         else:

@@ -50,7 +50,7 @@ def _report(slot: str, assignment: states.Assignment, began: float) -> states.Sl
         memory_rss_mib=4000.0,
     )
     outcome = Outcome(cause=StopCause.COMMAND) if state.ended else None
-    return states.SlotReport.of(states.AttemptReport(assignment.key, view, outcome=outcome), {}, {})
+    return states.SlotReport.from_attempt(states.AttemptReport(assignment.key, view, outcome=outcome), {}, {})
 
 
 class Agent:

@@ -83,7 +83,7 @@ class Client:
                 await self._listen(tasks, asking)
             finally:
                 if self._agent is not None:
-                    self._agent.disconnected(self)
+                    self._agent.on_disconnect(self)
                 for task in (reporting, *asking):
                     task.cancel()
 
@@ -93,7 +93,7 @@ class Client:
             if isinstance(request, Hello):
                 raise protocol.ProtocolError("a second hello")
             if self._agent is not None:
-                self._agent.received(self)
+                self._agent.on_message(self)
             if isinstance(request, Watch):
                 self._watch(lines=request.lines)
             elif self.readonly and not (isinstance(request.question, protocol.Ask) and request.question.is_harmless):
@@ -197,7 +197,7 @@ class Client:
     def _frames(self) -> bytes:
         """Returns the frames with the newest state."""
         self.snapshot_due = False
-        frames = self._agent.frames(self, self._updates.snapshot) if self._agent is not None else None
+        frames = self._agent.encode_state(self, self._updates.snapshot) if self._agent is not None else None
         if frames is None:
             frames, self._sent = self._updates.frame(self._sent), self._updates.snapshot
         return frames

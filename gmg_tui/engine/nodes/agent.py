@@ -1,4 +1,4 @@
-"""The agent of a node: an engine whose scheduler runs and reports what the session's engine assigns."""
+"""The scheduler of a node's agent: runs the attempts that the session's engine assigns, and reports on them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import msgspec
 from msgspec import structs
 
 from gmg_tui.engine.attempts.attempt import Stop
-from gmg_tui.engine.nodes.logs import KeptLogs
-from gmg_tui.engine.nodes.states import MAX_CURVES_BYTES, MAX_PORTS, Assignment, AttemptReport, SlotReport
+from gmg_tui.engine.nodes.logs import AgentLogs
+from gmg_tui.engine.nodes.states import CURVES_CUTOFF_BYTES, MAX_PORTS, Assignment, AttemptReport, SlotReport
 from gmg_tui.engine.nodes.states import Report as NodeReport
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.scheduler import JobRun
@@ -38,21 +38,21 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_FIRST_LEADER_GRACE_S = 60.0
-"""Additional wait for its first leader: the launcher may be slow."""
+_FIRST_MESSAGE_GRACE_S = 60.0
+"""Additional wait for the first message from the session's engine: the launcher may be slow."""
 _STALL_GRACE_S = 60.0
-"""Additional wait for a connected leader: the network may stall."""
+"""Additional wait while the session's engine is connected: the network may stall."""
 _CHECK_INTERVAL_S = 1.0
 _CURVES_INTERVAL_S = 60.0
-"""Seconds between two reports of an attempt's metrics over time, which are large."""
+"""Interval of reports of an attempt's metrics over time, which are large."""
 _RESOLVE_TIMEOUT_S = 5.0
 """Time limit for resolving the names of other nodes."""
 
 
 class AssignedAttempt:
-    """An attempt assigned to a slot, and its worker; no other attempt follows by itself."""
+    """An attempt assigned to a slot, and the worker that runs it without restarts."""
 
-    running: asyncio.Task[None]
+    task: asyncio.Task[None]
 
     def __init__(self, assignment: Assignment, worker: Worker) -> None:
         self.assignment, self.worker = structs.replace(assignment, stop=None, signals=()), worker
@@ -60,21 +60,21 @@ class AssignedAttempt:
 
     def update(self, assignment: Assignment) -> None:
         """Applies the changes since the last assignment."""
-        before, self.assignment = self.assignment, assignment
-        if assignment.stop is not None and assignment.stop != before.stop:
+        previous, self.assignment = self.assignment, assignment
+        if assignment.stop is not None and assignment.stop != previous.stop:
             self.worker.stop(assignment.stop)
-        for number in assignment.signals[len(before.signals) :]:
+        for number in assignment.signals[len(previous.signals) :]:
             self.worker.forward_signal(signal.Signals(number))
 
     def report(self, *, ending: bool = False, has_room: bool = True) -> SlotReport:
-        """Returns the attempt's report, without an outcome if the agent, `ending`, stopped it by itself.
+        """Returns a report on the attempt, with curves at intervals and at its end if the message `has_room`.
 
-        Its curves are included at intervals and at its end, if the message `has_room`.
+        An `ending` agent leaves out the outcome of an attempt that it stopped by itself.
         """
         worker, now = self.worker, time.monotonic()
         has_ended, outcome = worker.concluded.is_set(), worker.outcome
         if ending and outcome is not None and outcome.by_user and self.assignment.stop is None:
-            outcome = None  # left to the session's engine
+            outcome = None  # the session's engine decides it
         curves = {}
         if has_room and worker.newest is not None and (has_ended or now >= self._curves_due):
             self._curves_due, curves = now + _CURVES_INTERVAL_S, worker.newest.known_curves()
@@ -84,18 +84,18 @@ class AssignedAttempt:
             worker.activity().on_clock(-now) if worker.rank is not None else None,
             outcome if has_ended else None,
         )
-        return SlotReport.of(attempt, worker.result, curves)
+        return SlotReport.from_attempt(attempt, worker.result, curves)
 
 
 class Agent:
     """Runs assigned attempts, and calls `changed` when a report changes.
 
     Attributes:
-        orphaned: Called with the reason when the agent has no leader any more; set before it runs.
-        logs: The logs kept for the session's engine.
+        on_orphaned: Called with the reason once the session's engine is gone; set it before running the agent.
+        logs: The agent's logs, served to the session's engine.
     """
 
-    job_runs: tuple[JobRun, ...] = ()  # the session's engine has them
+    job_runs: tuple[JobRun, ...] = ()  # only the session's engine has jobs
 
     def __init__(
         self,
@@ -105,31 +105,31 @@ class Agent:
         changed: Callable[[], None],
     ) -> None:
         assert workplace.spec.agent is not None
-        self.orphaned: Callable[[str], None] = lambda _: None
+        self.on_orphaned: Callable[[str], None] = lambda _: None
         self._slots, self._workplace, self._recorder, self._changed = slots, workplace, recorder, changed
         self._spec = workplace.spec.agent
-        self.logs = KeptLogs(workplace.spec.folder, shared=bool(self._spec.logs))
+        self.logs = AgentLogs(workplace.spec.folder, shared=bool(self._spec.logs))
         self._assigned: dict[str, AssignedAttempt] = {}
-        """The assigned attempt of each slot."""
+        """Assigned attempts, by slot."""
         self._tasks: set[asyncio.Task[None]] = set()
-        """Tasks of these attempts, and of earlier ones that have not ended."""
+        """Tasks of these attempts and of earlier ones that have not ended, and the search for the address."""
         self._slot_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        """Held by the worker that runs on a slot."""
+        """Locks of the slots, each held by the worker that runs there."""
         self._started = asyncio.Event()
         self._ending = False
-        self._leaders: set[object] = set()
-        """The connections of the session's engine."""
-        self._received_at = time.monotonic() + _FIRST_LEADER_GRACE_S
-        """Time of the last message from the session's engine, later before the first; monotonic seconds."""
+        self._engine_clients: set[object] = set()
+        """Connections of the session's engine."""
+        self._received_at = time.monotonic() + _FIRST_MESSAGE_GRACE_S
+        """Time of the last message from the session's engine, monotonic seconds; in the future until the first."""
         self._address = ""
-        """This machine's address for others; empty until known."""
+        """This machine's address for other nodes; empty until known."""
 
     async def run(self) -> None:
         """Runs assigned attempts until cancelled, which kills them."""
         self._started.set()
         self._tasks.add(asyncio.create_task(self._find_address()))
         try:
-            await self._watch_leader()
+            await self._watch_engine()
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -146,20 +146,20 @@ class Agent:
             _log.warning("no address of this machine is reachable from the others: groups run on one machine only")
         self._address = address or LOOPBACK
 
-    async def _watch_leader(self) -> None:
+    async def _watch_engine(self) -> None:
         wait_s = self._spec.orphan_wait_s
         while time.monotonic() - self._received_at < wait_s:
             await asyncio.sleep(_CHECK_INTERVAL_S)
-            wait_s = self._spec.orphan_wait_s + (_STALL_GRACE_S if self._leaders else 0.0)
-        self.orphaned(f"the session's engine has been silent for {wait_s:.0f} s")
-        await asyncio.get_running_loop().create_future()  # its workers end first
+            wait_s = self._spec.orphan_wait_s + (_STALL_GRACE_S if self._engine_clients else 0.0)
+        self.on_orphaned(f"the session's engine has been silent for {wait_s:.0f} s")
+        await asyncio.get_running_loop().create_future()  # the workers end before this is cancelled
 
     # From the session's engine
 
-    def assign(self, leader: object, request: protocol.SetSlot) -> None:
-        """Assigns an attempt to a slot, or clears the slot; the sender is the session's engine. Raises `GmgError`."""
-        self._leaders.add(leader)
-        self.received(leader)
+    def assign(self, client: object, request: protocol.SetSlot) -> None:
+        """Assigns an attempt to a slot, or clears it, for the session's engine. Raises `GmgError` if invalid."""
+        self._engine_clients.add(client)
+        self.on_message(client)
         slot = request.slot
         if slot not in self._slots:
             raise GmgError(f"no slot {slot}", 1)
@@ -173,60 +173,60 @@ class Agent:
         else:
             if current is not None:
                 del self._assigned[slot]
-                current.running.cancel()
+                current.task.cancel()
             if assignment is not None:
                 self._start(slot, assignment)
         self._changed()
 
     def _start(self, slot: str, assignment: Assignment) -> None:
         engine_slot = self._slots[slot]
-        # The GPUs are this machine's; other nodes may use the same numbers and names.
+        # Use this machine's GPUs: those of other nodes may have the same numbers and names.
         cards = [self._slots[card.name].slot for card in assignment.task.cards if card.name in self._slots]
         worker = Worker(engine_slot, replace(assignment.task, cards=tuple(cards)), self._workplace, self._recorder)
         self._recorder.occupy(JobRecord(engine_slot.index + 1, slot), (worker,))
         engine_slot.worker = worker
         assigned = self._assigned[slot] = AssignedAttempt(assignment, worker)
-        assigned.running = asyncio.create_task(self._run_worker(worker, self._slot_locks[slot]), name=slot)
-        self._tasks.add(assigned.running)
-        assigned.running.add_done_callback(self._tasks.discard)
+        assigned.task = asyncio.create_task(self._run_worker(worker, self._slot_locks[slot]), name=slot)
+        self._tasks.add(assigned.task)
+        assigned.task.add_done_callback(self._tasks.discard)
         assigned.update(assignment)
         if self._ending:
             worker.stop(Stop())
 
-    async def _run_worker(self, worker: Worker, slot: asyncio.Lock) -> None:
-        """Runs a worker once the slot's previous one has ended."""
+    async def _run_worker(self, worker: Worker, slot_lock: asyncio.Lock) -> None:
+        """Runs a worker once the slot's previous worker has ended."""
         await self._started.wait()
-        async with slot:
+        async with slot_lock:
             await worker.run()
 
-    def received(self, client: object) -> None:
-        """Records a message from a client; the leader's keep the workers alive."""
-        if client in self._leaders:
+    def on_message(self, client: object) -> None:
+        """Handles a message from a client: workers end unless the session's engine sends some."""
+        if client in self._engine_clients:
             self._received_at = time.monotonic()
 
-    def disconnected(self, client: object) -> None:
+    def on_disconnect(self, client: object) -> None:
         """Handles the end of a client's connection."""
-        self.received(client)
-        self._leaders.discard(client)
+        self.on_message(client)
+        self._engine_clients.discard(client)
 
-    def frames(self, client: object, snapshot: Snapshot) -> bytes | None:
-        """Returns the frames for the session's engine, which have a snapshot without workers; None for other clients."""
-        if client not in self._leaders:
+    def encode_state(self, client: object, snapshot: Snapshot) -> bytes | None:
+        """Returns frames with the snapshot and reports instead of workers; None unless for the session's engine."""
+        if client not in self._engine_clients:
             return None
-        attempts, room = dict[str, SlotReport](), MAX_CURVES_BYTES
+        attempts, room_bytes = dict[str, SlotReport](), CURVES_CUTOFF_BYTES
         for slot, assigned in self._assigned.items():
-            attempts[slot] = assigned.report(ending=self._ending, has_room=room > 0)
-            room -= len(attempts[slot].curves)
+            attempts[slot] = assigned.report(ending=self._ending, has_room=room_bytes > 0)
+            room_bytes -= len(attempts[slot].curves)
         ports = {free_port() for _ in islice(self._slots, MAX_PORTS)} if self._address else ()
         report = encoded(msgspec.msgpack.encode, NodeReport(attempts, self._address, tuple(ports), self.ended))
         update = Update(structs.replace(snapshot, workers=(), groups=()))
         return protocol.frame(update) + protocol.frame(protocol.SlotReports(msgspec.Raw(report)))
 
-    # As any scheduler
+    # The interface of a scheduler
 
     @property
     def ended(self) -> bool:
-        """True if the agent was asked to end, and nothing runs."""
+        """True if the agent was asked to end and no attempt runs any more."""
         return self._ending and all(assigned.worker.state.ended for assigned in self._assigned.values())
 
     def restart(self, slot: str) -> None:
@@ -246,7 +246,7 @@ class Agent:
             self._assigned[slot].worker.stop(Stop(kill=kill))
 
     def end(self, *, kill: bool, reason: str | None) -> None:
-        """Stops all workers, and starts no others."""
+        """Stops all workers, also those assigned later."""
         self._ending = True
         for assigned in self._assigned.values():
             if assigned.worker.state is not WorkerState.STOPPED:

@@ -1,4 +1,4 @@
-"""All nodes of a session: starts their agents, and merges their slots, samples, notes and output."""
+"""Starts the agents of a session's nodes, and merges the nodes' slots, samples, notes and output."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ import gmg_tui
 from gmg_tui.engine.hardware import Hardware, group_slots
 from gmg_tui.engine.launchers.launcher import Launcher, Local, Slurm, Ssh
 from gmg_tui.engine.launchers.ray import Ray
-from gmg_tui.engine.nodes.node import Node, kinds
+from gmg_tui.engine.nodes.node import Node, slot_kinds
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
@@ -30,25 +30,25 @@ from gmg_tui.scripts.torchrun import LOOPBACK
 from gmg_tui.session import NODE_MARK
 from gmg_tui.session.protocol import Lines
 
-_NAME = re.compile(r"[\w:][\w .@:+-]{0,127}", re.ASCII)
-"""Node names, chosen by the cluster; they become folder names."""
+_NODE_NAME = re.compile(r"[\w:][\w .@:+-]{0,127}", re.ASCII)
+"""Valid node names: the cluster chooses them, and folders are named after them."""
 _MAX_NAMED_ERRORS = 4
-_MAX_NOTE = 1000
+_MAX_NOTE_CHARS = 1000
 _MAX_PEERS = 3
-"""Other nodes tried by an agent to find its network interface."""
+"""Limit of the other nodes that an agent looks up to find its own address."""
 _END_GRACE_S = 20.0
-"""Seconds for an agent to end, on top of its workers' timeouts."""
+"""Time for an agent to end, in addition to its workers' timeouts."""
 _CHECK_INTERVAL_S = 1.0
 
 
 class Fleet:
-    """The nodes. Set `changed`, `on_all_gone` and `printed` before running it.
+    """The nodes of a session. Set `changed`, `on_all_gone` and `on_output` before running it.
 
     Attributes:
-        session_id: ID of the session's engine, for its agents.
+        session_id: ID of this engine, by which agents recognise it.
         changed: Called when the display must change.
         on_all_gone: Called with the reason when no node will return.
-        printed: Called when lines have arrived.
+        on_output: Called when the ring buffers have new lines.
     """
 
     hardware: Hardware
@@ -58,37 +58,36 @@ class Fleet:
         self.session_id = os.urandom(8).hex()
         self.changed: Callable[[], None] = lambda: None
         self.on_all_gone: Callable[[str], None] = lambda _: None
-        self.printed: Callable[[], None] = lambda: None
+        self.on_output: Callable[[], None] = lambda: None
         self.spec = spec
-        self._launcher = _launcher(nodes, cpu=spec.cpu is not None)
+        self._launcher = _make_launcher(nodes, cpu=spec.cpu is not None)
         self._nodes: dict[str, Node] = {}
         self._are_all_gone = False
         self._replaces = ""
         """ID of the session's previous engine; empty if there was none."""
         self._owners: tuple[str, ...] = ()
         self._slots: Mapping[str, EngineSlot] = {}
-        self._numbering: dict[str, tuple[str, int]] = {}
-        """The agent that numbers each slot's lines, and the number here of its first."""
+        self._line_offsets: dict[str, tuple[str, int]] = {}
+        """The ID of each slot's agent, and the number in the ring buffer of the agent's first line."""
 
     # The start
 
     async def start(self, report: Callable[[str], None]) -> None:
-        """Starts all agents; `report` gets the progress.
+        """Starts all agents; `report` gets the progress. Nodes that do not answer in time may join later.
 
-        Nodes that do not answer in time may join later. Raises `GmgError` if none answers, or if groups or a tuning need
-        all nodes and one does not; `end` still ends those that have.
+        Raises `GmgError` if no node answers, or not all of those that groups or a tuning need. Call `end` even then.
         """
         names = await self._launcher.nodes()
-        if wrong := [name for name in names if not _NAME.fullmatch(name)]:
-            raise GmgError(f"{wrong[0][:128]!r} is not a usable node name; rename that node", 1)
+        if invalid := [name for name in names if not _NODE_NAME.fullmatch(name)]:
+            raise GmgError(f"{invalid[0][:128]!r} is not a usable node name; rename the node", 1)
         if not names:
             raise GmgError("--nodes: no node is listed", 1)
-        self._replaces = await in_daemon_thread(_marked, Path(self.spec.folder, NODE_MARK), self.session_id)
+        self._replaces = await in_daemon_thread(_write_mark, Path(self.spec.folder, NODE_MARK), self.session_id)
         self._owners = await in_daemon_thread(lambda: tuple(names_of(owners(*self.spec.run_paths))))
         for name in names:
-            self._nodes[name] = Node(name, self.spec, self._launcher, self._changed, self._lines)
+            self._nodes[name] = Node(name, self.spec, self._launcher, self._on_change, self._append_lines)
 
-        async def start(node: Node) -> str | None:
+        async def start_node(node: Node) -> str | None:
             node.start(self._agent_spec(node.name))
             error = await asyncio.shield(node.answered)
             answered = sum(each.session is not None for each in self._nodes.values())
@@ -97,69 +96,69 @@ class Fleet:
             )
             return f"{node.name}: {error}" if error is not None else None
 
-        missing = [error for error in await asyncio.gather(*map(start, self._nodes.values())) if error is not None]
-        self._check(missing)
-        self.hardware = self._assemble(missing)
+        results = await asyncio.gather(*map(start_node, self._nodes.values()))
+        errors = [error for error in results if error is not None]
+        self._check_answers(errors)
+        self.hardware = self._merge_hardware(errors)
 
     def _agent_spec(self, node: str) -> RunSpec:
         spec = self.spec
         assert spec.nodes is not None
-        orphan_wait_s = spec.nodes.orphan_wait_s
         peers = tuple(islice((name for name in self._nodes if name != node), _MAX_PEERS))
-        about = AgentSpec(
+        agent = AgentSpec(
             *(node, spec.name, self.session_id, gmg_tui.__version__),
-            orphan_wait_s=orphan_wait_s,
+            orphan_wait_s=spec.nodes.orphan_wait_s,
             peers=peers,
             replaces=self._replaces,
             owners=self._owners,
         )
-        # Ranks on all nodes wait for each other.
+        # Ranks on different nodes wait for each other, so no agent may delay its own.
         start = StartMode.TOGETHER if spec.ddp is not None else spec.start
-        spec = structs.replace(spec, nodes=None, agent=about, ddp=None, start=start, summary=None, notify=(), host="")
+        spec = structs.replace(spec, nodes=None, agent=agent, ddp=None, start=start, summary=None, notify=(), host="")
         return structs.replace(spec, max_restarts=0, on={})  # the session's engine decides what follows an attempt
 
-    def _check(self, missing: Sequence[str]) -> None:
+    def _check_answers(self, errors: Sequence[str]) -> None:
         """Raises `GmgError` if too few nodes have answered, or two are the same machine."""
-        spec, names = self.spec, dict[str, str]()
+        spec, names_by_machine = self.spec, dict[str, str]()
         for node in self._nodes.values() if isinstance(self._launcher, Ssh) else ():
-            other = names.setdefault(node.machine or node.name, node.name)
+            other = names_by_machine.setdefault(node.machine or node.name, node.name)
             if other != node.name:
                 raise GmgError(
                     f"{other} and {node.name} are one machine; name it once, as one agent runs all its slots", 1
                 )
         needs_all = spec.tune is not None or (spec.ddp is not None and spec.sweep is None)
-        if len(missing) == len(self._nodes) or (needs_all and missing):
-            errors = "; ".join(error.rstrip(".") for error in missing[:_MAX_NAMED_ERRORS])
-            more = f"; and {len(missing) - _MAX_NAMED_ERRORS} more" if len(missing) > _MAX_NAMED_ERRORS else ""
+        if len(errors) == len(self._nodes) or (needs_all and errors):
+            named = "; ".join(error.rstrip(".") for error in errors[:_MAX_NAMED_ERRORS])
+            more = f"; and {len(errors) - _MAX_NAMED_ERRORS} more" if len(errors) > _MAX_NAMED_ERRORS else ""
             count = units.count(len(self._nodes), "node")
-            raise GmgError(f"{len(missing)} of {count} cannot be used: {errors}{more}", 1)
+            raise GmgError(f"{len(errors)} of {count} cannot be used: {named}{more}", 1)
 
-    def _assemble(self, missing: Sequence[str]) -> Hardware:
-        """Returns the slots of all nodes; those that may join later are expected to match the first."""
+    def _merge_hardware(self, errors: Sequence[str]) -> Hardware:
+        """Returns the slots of all nodes; nodes that have not answered must match the first that has."""
         first = next(node.session for node in self._nodes.values() if node.session is not None)
         uuids: set[str] = set()
         slots: list[Slot] = []
         for node in self._nodes.values():
             session = node.session or first
-            added = [_on_node(slot, node.name, uuids) for slot in session.slots]
+            added = [_with_node(slot, node.name, uuids) for slot in session.slots]
             if node.session is None:
-                node.expected = kinds(added)
+                node.expected = slot_kinds(added)
             uuids.update(slot.gpu.uuid for slot in added if slot.gpu is not None)
             slots += added
         chosen, idle = group_slots(tuple(slots), self.spec)
-        return Hardware(chosen, None, tuple(missing), idle)
+        return Hardware(chosen, None, tuple(errors), idle)
 
     def begin(self, session: Session, slots: Mapping[str, EngineSlot]) -> None:
-        """Becomes the workplace of the session's workers."""
+        """Starts to serve as the workplace of the session's workers."""
         self.session, self._slots = session, slots
-        self._changed()
+        self._on_change()
 
     def attempt(self, engine_slot: EngineSlot, worker: Worker) -> RemoteAttempt:
-        """Returns an attempt of a worker's task on its slot."""
+        """Returns a new attempt of a worker's task on its slot's node."""
         return RemoteAttempt(self._nodes[engine_slot.slot.node], worker)
 
     async def rendezvous_address(self, slots: Sequence[str]) -> tuple[str, int]:
-        """Returns rank 0's node's address and a port. Raises `GmgError` if other nodes cannot reach it."""
+        """Returns the address of rank 0's node and a port there. Raises `GmgError` if other nodes cannot reach it."""
         names = {self._slots[slot].slot.node for slot in slots}
         first = self._slots[slots[0]].slot.node
         address, port = await self._nodes[first].rendezvous_address()
@@ -184,11 +183,12 @@ class Fleet:
         within_s = _END_GRACE_S if kill else torchrun.stop_s(self.spec) + _END_GRACE_S
         await asyncio.gather(*(node.end(kill=kill, within_s=within_s) for node in self._nodes.values()))
 
-    def _changed(self) -> None:
+    def _on_change(self) -> None:
         for engine_slot in self._slots.values():
             node = self._nodes[engine_slot.slot.node]
-            why = node.unavailable
-            engine_slot.away = f"{node.name} {why}" if why is not None else node.missing(engine_slot.slot.name)
+            reason = node.unavailable
+            missing_reason = node.missing_reason(engine_slot.slot.name)
+            engine_slot.away = f"{node.name} {reason}" if reason is not None else missing_reason
         if not self._are_all_gone and self._slots and all(node.gone is not None for node in self._nodes.values()):
             self._are_all_gone = True
             self.on_all_gone(f"no node is left: {next(iter(self._nodes.values())).gone}")
@@ -197,27 +197,27 @@ class Fleet:
     # Lines of output
 
     def request_lines(self) -> None:
-        """Makes all nodes send lines from now on: a client wants them."""
+        """Asks all agents for lines of output, which a client wants."""
         for node in self._nodes.values():
             node.request_lines()
 
-    def _lines(self, lines: Lines) -> None:
-        """Appends lines from a node that the ring buffer does not have yet."""
+    def _append_lines(self, lines: Lines) -> None:
+        """Appends those of a node's lines that the ring buffer does not have yet."""
         engine_slot = self._slots.get(lines.slot)
         if engine_slot is None:
             return
         ring, session = engine_slot.ring, self._nodes[engine_slot.slot.node].session
-        agent, begin = self._numbering.get(lines.slot, ("", 0))
-        if session is not None and session.id != agent:  # an agent that replaces another counts from 0 again
-            begin = ring.end
-            self._numbering[lines.slot] = session.id, begin
-        first = begin + lines.first
+        agent_id, offset = self._line_offsets.get(lines.slot, ("", 0))
+        if session is not None and session.id != agent_id:  # a new agent counts from 0 again
+            offset = ring.end
+            self._line_offsets[lines.slot] = session.id, offset
+        first = offset + lines.first
         texts = lines.lines[max(0, ring.end - first) :]
         if first > ring.end:
             ring.skip_to(first)
         if texts:
             ring.feed("".join(f"{text}\n" for text in texts).encode(errors="surrogateescape"))
-            self.printed()
+            self.on_output()
 
     # Views
 
@@ -227,10 +227,10 @@ class Fleet:
 
     def report(
         self,
-        samples: Callable[[float, tuple[GpuSample, ...], str | None], None],
+        update_samples: Callable[[float, tuple[GpuSample, ...], str | None], None],
         note: Callable[[str, str | None], None],
     ) -> None:
-        """Passes on the newest `samples`, or why there are none, and notes on the nodes."""
+        """Passes on the newest samples, with the reason if there are none, and a note on each node."""
         now, nodes = time.monotonic(), list(self._nodes.values())
         views = self.views(now)
         newest = [
@@ -239,17 +239,17 @@ class Fleet:
             for sample in self._samples(node, current=view.lost_since is None and view.silent_s is None)
         ]
         errors = [node.snapshot.nvml_error for node in nodes]
-        samples(now, tuple(newest), f"on every node: {errors[0]}" if errors and all(errors) else None)
+        update_samples(now, tuple(newest), f"on every node: {errors[0]}" if errors and all(errors) else None)
         for node, view in zip(nodes, views, strict=True):
-            noted = next((alert.text for alert in node.snapshot.alerts), None)
-            text = view.trouble or node.snapshot.nvml_error or noted
-            text = text and text[:_MAX_NOTE]
+            alert_text = next((alert.text for alert in node.snapshot.alerts), None)
+            text = view.trouble or node.snapshot.nvml_error or alert_text
+            text = text and text[:_MAX_NOTE_CHARS]
             if node.unavailable is not None:
                 text = f"{node.unavailable}{f': {text}' if text else ''}"
             note(f"node {node.name}", f"{node.name}: {text}" if text else None)
 
     def _samples(self, node: Node, *, current: bool) -> Iterable[GpuSample]:
-        """Returns a node's newest samples with this session's UUIDs; without metrics unless `current`."""
+        """Yields a node's newest samples with this session's UUIDs; without metrics unless `current`."""
         slots = node.session.slots if node.session is not None else ()
         uuids = {
             slot.gpu.uuid: self._slots[slot.name].gpu_uuid
@@ -261,27 +261,27 @@ class Fleet:
                 yield structs.replace(sample, uuid=uuid) if current else GpuSample(uuid=uuid)
 
 
-def _marked(mark: Path, session_id: str) -> str:
-    """Writes the engine's id into the session's folder. Returns the previous engine's; empty if there was none."""
-    earlier = ""
+def _write_mark(mark: Path, session_id: str) -> str:
+    """Writes this engine's ID into the file `mark`. Returns the previous engine's; empty if there was none."""
+    previous = ""
     with suppress(OSError), reading(mark) as file:
-        earlier = file.read(len(session_id)).decode(errors="replace")
+        previous = file.read(len(session_id)).decode(errors="replace")
     write_own(mark, session_id.encode())
-    return earlier
+    return previous
 
 
-def _on_node(slot: Slot, node: str, uuids: set[str]) -> Slot:
-    """Returns the slot named for its node; its GPU gets a UUID that no earlier node has (`uuids`)."""
+def _with_node(slot: Slot, node: str, uuids: set[str]) -> Slot:
+    """Returns the slot with its node in its name; its GPU's UUID is changed if it is in `uuids`."""
     gpu = slot.gpu
     while gpu is not None and gpu.uuid in uuids:
         gpu = structs.replace(gpu, uuid=f"{node}/{gpu.uuid}")
     return structs.replace(slot, name=f"{node}/{slot.name.rpartition('/')[2]}", node=node, gpu=gpu)
 
 
-def _launcher(spec: NodesSpec, *, cpu: bool) -> Launcher:
-    """Returns the session's launcher, for GPU or CPU slots. Raises `GmgError` if it cannot work here."""
-    name, _, where = spec.where.partition(":")
-    match name:
+def _make_launcher(spec: NodesSpec, *, cpu: bool) -> Launcher:
+    """Returns the session's launcher, for GPU or CPU slots. Raises `GmgError` if it does not work here."""
+    kind, _, where = spec.where.partition(":")
+    match kind:
         case "local":
             return Local(where)
         case "ssh":

@@ -1,4 +1,4 @@
-"""Copies the growing logs of a node that does not share the session's folder; its agent keeps them."""
+"""Logs of nodes that do not share the session's folder: agents serve them, and the session's engine copies them."""
 
 import asyncio
 import os
@@ -12,32 +12,32 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.session import LOGS
 from gmg_tui.session.protocol import LogChunk
 
-_PART_BYTES = 256 << 10
-"""Size of one message: small, so that reports get through a slow line and the node does not count as lost."""
+_CHUNK_BYTES = 256 << 10
+"""Size of a message: small, so that reports get through a slow connection and the node does not count as lost."""
 
 
-class KeptLogs:
+class AgentLogs:
     """The logs in an agent's `folder`; `shared` if that is the session's folder."""
 
     def __init__(self, folder: str, *, shared: bool) -> None:
         self._folder, self._shared = Path(folder), shared
-        self._sent: dict[Path, int] = {}
-        """Bytes of each log that have reached the session's engine."""
+        self._received: dict[Path, int] = {}
+        """Bytes of each log that the session's engine has received."""
 
     async def read(self, path: str, offset: int) -> LogChunk:
-        """Returns a part of a log, empty at its end; `offset` confirms all before it. Raises `GmgError`."""
+        """Returns a log's bytes at `offset`, empty at its end; confirms receipt of those before. Raises `GmgError`."""
         if not path.startswith(f"{LOGS}/") or ".." in path:
             raise GmgError(f"{path} is not a log", 1)
         file = self._folder / path
-        self._sent[file] = offset
+        self._received[file] = offset
         return await in_daemon_thread(_read, file, offset)
 
     async def all_sent(self) -> bool:
         """Returns True if the session's engine has all logs, so that they can be deleted here."""
 
         def check() -> bool:
-            files = [path for each in ("*", "*/*") for path in (self._folder / LOGS).glob(each) if path.is_file()]
-            return all(self._sent.get(path, 0) >= _end(path) for path in files)
+            files = [path for glob in ("*", "*/*") for path in (self._folder / LOGS).glob(glob) if path.is_file()]
+            return all(self._received.get(path, 0) >= _length(path) for path in files)
 
         return self._shared or await in_daemon_thread(check)
 
@@ -45,53 +45,54 @@ class KeptLogs:
 def _read(file: Path, offset: int) -> LogChunk:
     try:
         with reading(file) as stream:
-            cut, about = find_cut(stream), os.fstat(stream.fileno())
+            cut, status = find_cut(stream), os.fstat(stream.fileno())
             start = cut.in_file(offset)
-            stream.seek(start if start <= about.st_size else 0)  # it was removed, and written again
-            data = stream.read(_PART_BYTES)
+            stream.seek(start if start <= status.st_size else 0)  # a shorter file has replaced the log
+            data = stream.read(_CHUNK_BYTES)
             if cut.start < stream.tell() < cut.end:
-                data += stream.read(cut.end - stream.tell())  # the whole note
-            return LogChunk(data, cut.in_stream(stream.tell()), about.st_ino)
+                data += stream.read(cut.end - stream.tell())  # the rest of the note on the cut
+            return LogChunk(data, cut.in_stream(stream.tell()), status.st_ino)
     except FileNotFoundError:
         return LogChunk()
     except OSError as error:
         raise GmgError(f"{file.name} cannot be read: {error.strerror}", 1) from error
 
 
-def _end(file: Path) -> int:
+def _length(file: Path) -> int:
+    """Returns the length of a log, including what was cut out of it."""
     with reading(file) as stream:
         return find_cut(stream).in_stream(os.fstat(stream.fileno()).st_size)
 
 
 class LogCopies:
-    """The copies of one node's logs in the session's `folder`, cut to `max_bytes` like logs of this machine."""
+    """The copies of one node's logs in the session's `folder`, cut to `max_bytes` like this machine's logs."""
 
     def __init__(self, folder: Path, max_bytes: int | None = None) -> None:
         self._folder, self._max_bytes = folder, max_bytes
         self._copied: dict[str, tuple[int, int]] = {}
-        """The offset in each log up to which it is copied, and its inode."""
+        """Offset up to which each log is copied, and the inode of the agent's file."""
         self._grown: dict[str, None] = {}
-        """Logs that may have grown, next first."""
-        self._marks: dict[str, object] = {}
-        """The worker's mark when each log last grew."""
-        self._of_earlier_agent = set[str]()
-        """Logs that came from replaced agents."""
+        """Logs that may have grown, in the order of copying."""
+        self._progress: dict[str, object] = {}
+        """Progress of each log's attempt when the log was last scheduled."""
+        self._from_replaced_agents = set[str]()
+        """Logs last copied from a replaced agent."""
         self._copying = asyncio.Lock()
 
-    def check(self, path: str, mark: object) -> None:
-        """Schedules a copy of the log at this path of the session's folder, if `mark` has changed."""
-        if self._marks.get(path) != mark:
-            self._marks[path] = mark
+    def schedule(self, path: str, progress: object) -> None:
+        """Schedules copying of the log at `path` in the session's folder if its attempt's `progress` has changed."""
+        if self._progress.get(path) != progress:
+            self._progress[path] = progress
             self._grown[path] = None
 
-    def agent_replaced(self) -> None:
-        """Keeps what was copied from a replaced agent: the new agent's logs may be new files."""
-        self._of_earlier_agent = set(self._copied)
+    def on_agent_replaced(self) -> None:
+        """Keeps the copies from a replaced agent, even if its successor's logs are new files."""
+        self._from_replaced_agents = set(self._copied)
 
     async def catch_up(self, read: Callable[[str, int], Awaitable[LogChunk]]) -> None:
-        """Copies the missing parts, taking logs in turn, with `read` (`EngineClient.read_log`).
+        """Copies what is missing, one chunk of each log in turn. Raises `GmgError` or `OSError`.
 
-        Raises `GmgError` or `OSError`.
+        `read` reads from the agent (`EngineClient.read_log`).
         """
         async with self._copying:
             while self._grown:
@@ -104,18 +105,18 @@ class LogCopies:
                         self._grown[path] = None
 
     async def _copy(self, path: str, read: Callable[[str, int], Awaitable[LogChunk]]) -> bool:
-        """Copies a part of a log. Returns True if there may be more."""
+        """Copies the next chunk of a log. Returns True if there may be more."""
         copied, inode = self._copied.get(path, (0, 0))
-        part = await read(path, copied)
-        is_new = path in self._of_earlier_agent and part.file != inode
-        self._of_earlier_agent.discard(path)
-        if copied and is_new:
+        chunk = await read(path, copied)
+        is_new_file = path in self._from_replaced_agents and chunk.file != inode
+        self._from_replaced_agents.discard(path)
+        if copied and is_new_file:
             self._copied[path] = 0, 0
             return True
-        if part.data:
-            await in_daemon_thread(_append, self._folder / path, part.data, self._max_bytes)
-            self._copied[path] = part.end, part.file
-        return bool(part.data)
+        if chunk.data:
+            await in_daemon_thread(_append, self._folder / path, chunk.data, self._max_bytes)
+            self._copied[path] = chunk.end, chunk.file
+        return bool(chunk.data)
 
 
 def _append(path: Path, data: bytes, max_bytes: int | None) -> None:

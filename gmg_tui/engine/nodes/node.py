@@ -1,4 +1,4 @@
-"""A node of the session: its agent's connection, its slots' assignments, and its loss."""
+"""A node of the session: the connection to its agent, the assignments of its slots, and its loss."""
 
 import asyncio
 import logging
@@ -12,9 +12,9 @@ import msgspec
 
 from gmg_tui.engine import clock
 from gmg_tui.engine.launchers.launcher import MAX_TROUBLE_BYTES, Connection, Launcher
+from gmg_tui.engine.nodes import states
 from gmg_tui.engine.nodes.logs import LogCopies
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
-from gmg_tui.engine.nodes.states import MAX_BYTES, PART_LIMITS, AttemptReport, Report, curves_of, decoded, received
 from gmg_tui.model import NodeView, RunSpec, Session, Slot, Snapshot, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import one_line
@@ -25,49 +25,47 @@ from gmg_tui.session.protocol import Bye, Lines, Update
 _log = logging.getLogger(__name__)
 
 _START_TIMEOUT_S = 75.0
-"""Time limit for starting an agent: an interpreter on a cold network disk, or a Ray actor."""
+"""Time limit for an agent to start, perhaps from a cold network disk or in a Ray actor."""
 _MIN_RETRY_PAUSE_S = 0.5
 _MAX_RETRY_PAUSE_S = 15.0
 _STABLE_CONNECTION_S = 10.0
-"""After a connection this long, the next pause is the shortest."""
+"""A connection that lasts this long resets the retry pause."""
 _LAST_CONNECT_TIMEOUT_S = 2.0
 """Time limit of the last connection attempt when the session ends."""
-_END_REPORT_TIMEOUT_S = 5.0
+_IDLE_END_TIMEOUT_S = 5.0
 """Time limit for an agent without attempts to report its end."""
 _LOG_COPY_INTERVAL_S = 1.0
-_SLOT = re.compile(r"[a-z]{3}\d{1,4}[a-z0-9.-]{0,20}")
+_SLOT_NAME = re.compile(r"[a-z]{3}\d{1,4}[a-z0-9.-]{0,20}")
 MAX_SLOTS = 256
 """Limit of the GPUs and MIG instances of a node."""
 MAX_SLOT_BYTES, MAX_REPORT_BYTES = 2 << 20, 256 << 20
-"""Limits of an agent's message, per slot (with a result of up to 1 MiB) and in all."""
+"""Limits of an agent's message, per slot (including a result of up to 1 MiB) and in total."""
 _MAX_UNREAD_BYTES = 16 << 20
-"""Limit of what is sent and not read."""
-MAX_LINES = 1 << 40
-"""Limit of line numbers, over all attempts."""
-MAX_SHOWN_BYTES = 256 << 10
-"""Limit of an attempt as sent to clients, which reject snapshots over `MAX_MESSAGE_BYTES`."""
+"""Limit of the bytes sent that the agent has not read."""
+MAX_LINE_NUMBER = 1 << 40
+"""Limit of the line numbers of a slot, which count over all attempts."""
+MAX_ATTEMPT_BYTES = 256 << 10
+"""Limit of an attempt, which snapshots include: clients reject those over `protocol.MAX_MESSAGE_BYTES`."""
 
 
 class Node:
-    """One node.
-
-    `changed` is called when the display must change, `lines` with lines of output.
+    """A node; calls `changed` when the display must change, and `feed` with lines of output.
 
     Attributes:
-        session: Its agent's session; None before it has answered.
-        snapshot: Its agent's last snapshot, without workers.
-        expected: The slots that it must have (`kinds`); None for any.
-        machine: ID of its machine or container; empty if unknown.
-        lost_since: Unix time of its loss; None while it is not lost.
-        gone: The reason it will not return; None while it may.
-        is_overdue: True if it has not reported the end of an attempt.
-        attempts: The attempts assigned to its slots, by slot.
-        available: Set while it has answered and is not lost.
-        answered: The error of the first attempt to connect; None if that has succeeded.
+        session: The agent's session; None until the agent has answered.
+        snapshot: The agent's last snapshot, without workers.
+        expected: The slots that the node must have, as `slot_kinds`; None for any.
+        machine: ID of the machine or container; empty if unknown.
+        lost_since: Unix time of the loss of the node; None while it is not lost.
+        gone: The reason the node will not return; None while it may.
+        is_overdue: True if the node has not reported the end of an attempt in time.
+        attempts: The attempts assigned to the node's slots, by slot.
+        available: Set while the agent has answered and the node is not lost.
+        answered: Result of the first attempt to connect: its error, or None if it succeeded.
     """
 
     def __init__(
-        self, name: str, spec: RunSpec, launcher: Launcher, changed: Callable[[], None], lines: Callable[[Lines], None]
+        self, name: str, spec: RunSpec, launcher: Launcher, changed: Callable[[], None], feed: Callable[[Lines], None]
     ) -> None:
         assert spec.nodes is not None
         self.name, self.spec = name, spec
@@ -81,9 +79,9 @@ class Node:
         self.attempts: dict[str, RemoteAttempt] = {}
         self.available = asyncio.Event()
         self.answered: asyncio.Future[GmgError | None] = asyncio.get_running_loop().create_future()
-        self._launcher, self._changed, self._lines = launcher, changed, lines
+        self._launcher, self._changed, self._feed = launcher, changed, feed
         self._lost_after_s = spec.nodes.lost_after_s
-        self._late_s = self._lost_after_s / 3  # its agent reports each second
+        self._late_s = self._lost_after_s / 3  # agents report every second
         self._connection: Connection | None = None
         self._client: EngineClient | None = None
         self._connected = asyncio.Event()
@@ -91,124 +89,126 @@ class Node:
         self._received_at = time.monotonic()
         self._trouble: str | None = None
         self._unsent: set[str] = set()
-        """Slots with unconfirmed assignments."""
-        self._to_send = asyncio.Event()
+        """Slots whose assignments the agent has not confirmed."""
+        self._send_requested = asyncio.Event()
         self._address = ""
         self._ports: list[int] = []
-        """Free ports of its machine, not given to any group."""
+        """Free ports of the node, not yet given to a group."""
         self._reported = asyncio.Event()
         self._logs = LogCopies(Path(spec.folder), spec.log_max_bytes)
-        self._keeps_logs = False
-        """True if its agent keeps the workers' logs: it does not share the session's folder."""
+        self._copies_logs = False
+        """True if logs must be copied: the node does not share the session's folder."""
         self._wants_lines = False
         self._ending = asyncio.Event()
         """Set when the session ends: the next connection attempt is immediate and the last."""
         self._ended = asyncio.Event()
-        """Set once the ending agent runs nothing any more."""
+        """Set once the agent was asked to end and runs nothing any more."""
 
     # The connection
 
-    def start(self, agent: RunSpec) -> None:
-        """Starts its agent with this spec, and stays connected until `end`."""
-        self._tasks = [asyncio.create_task(self._run(msgspec.json.encode(agent)), name=self.name)]
+    def start(self, agent_spec: RunSpec) -> None:
+        """Starts the agent with this spec, and stays connected until `end`."""
+        self._tasks = [asyncio.create_task(self._run(msgspec.json.encode(agent_spec)), name=self.name)]
         self._tasks.append(asyncio.create_task(self._copy_logs()))
 
-    async def _run(self, order: bytes) -> None:
-        """Reconnects until it is gone or the session ends."""
+    async def _run(self, agent_spec: bytes) -> None:
+        """Connects, and reconnects until the node is gone or the session ends."""
         pause_s = _MIN_RETRY_PAUSE_S
         while self.gone is None:
-            last, begun = self._ending.is_set(), time.monotonic()
+            is_last, started_at = self._ending.is_set(), time.monotonic()
             try:
-                trouble = f"the connection was lost: {await self._connect(order)}"
-                last = self._ending.is_set()
-                pause_s = _MIN_RETRY_PAUSE_S if time.monotonic() - begun >= _STABLE_CONNECTION_S else pause_s
+                trouble = f"the connection was lost: {await self._connect(agent_spec)}"
+                is_last = self._ending.is_set()
+                if time.monotonic() - started_at >= _STABLE_CONNECTION_S:
+                    pause_s = _MIN_RETRY_PAUSE_S
             except Exception as error:
                 if not isinstance(error, GmgError):  # an internal error must not affect the other nodes
                     _log.exception("%s: an internal error", self.name)
                 trouble = str(error) or type(error).__name__
                 if not self.answered.done():
                     self.answered.set_result(GmgError(trouble, 1))
-            if last:
+            if is_last:
                 return
             trouble = one_line(trouble)[:MAX_TROUBLE_BYTES]  # agents are not trusted
             if trouble != self._trouble and not self._ending.is_set():
                 self._trouble = trouble
                 self._changed()
-            if self.gone is None and (why := await self._launcher.unreachable()) is not None:
-                self.gone = why
+            if self.gone is None and (reason := await self._launcher.unreachable()) is not None:
+                self.gone = reason
             await clock.any_of(self._ending, timeout_s=pause_s if self.gone is None else 0.0)
             pause_s = min(2 * pause_s, _MAX_RETRY_PAUSE_S)
         self._mark_lost(self.gone)
 
-    async def _connect(self, order: bytes) -> str:
-        """Starts or finds the agent, and exchanges states. Returns why the connection ended.
+    async def _connect(self, agent_spec: bytes) -> str:
+        """Starts or finds the agent and exchanges messages. Returns the reason the connection ended.
 
-        Raises `GmgError`, leaving nothing behind, if it fails.
+        Raises `GmgError` if the agent cannot be reached or used.
         """
         connection = await self._launcher.connect(self.name)
         try:
             try:
                 async with asyncio.timeout(_START_TIMEOUT_S):
-                    self.machine = str((await connection.greet(order)).get("machine", ""))
+                    self.machine = str((await connection.greet(agent_spec)).get("machine", ""))
                     streams = connection.reader, connection.writer
-                    client = await EngineClient.greet(streams, f"{self.name}'s agent", max_bytes=MAX_BYTES)
+                    client = await EngineClient.greet(streams, f"{self.name}'s agent", max_bytes=states.MAX_NODE_BYTES)
             except (OSError, EOFError, TimeoutError) as error:
-                await connection.close()  # reads its remaining error output
-                late = f"no answer within {_START_TIMEOUT_S:.0f} s: " if isinstance(error, TimeoutError) else ""
-                raise GmgError(f"{late}{connection.trouble or error or type(error).__name__}", 1) from error
+                await connection.close()  # reads the rest of its error output
+                prefix = f"no answer within {_START_TIMEOUT_S:.0f} s: " if isinstance(error, TimeoutError) else ""
+                raise GmgError(f"{prefix}{connection.trouble or error or type(error).__name__}", 1) from error
             self._connection = connection
-            self._begin(client)
+            self._accept(client)
             return await self._exchange(client)
         finally:
             self._client = self._connection = None
             self._connected.clear()
             await connection.close()
 
-    def _begin(self, client: EngineClient) -> None:
-        """Starts using a connected agent. Raises `GmgError` if it cannot be used."""
-        session, before = received(client.welcome.session, MAX_BYTES), self.session
+    def _accept(self, client: EngineClient) -> None:
+        """Begins to use a connected agent. Raises `GmgError` if it cannot be used."""
+        session, previous = states.sanitize(client.welcome.session, states.MAX_NODE_BYTES), self.session
         names, prefix = {slot.name for slot in session.slots}, f"{self.name}/"
         if not 0 < len(names) == len(session.slots) <= (self.spec.cpu or MAX_SLOTS) or not all(
-            name.startswith(prefix) and _SLOT.fullmatch(name, len(prefix)) for name in names
+            name.startswith(prefix) and _SLOT_NAME.fullmatch(name, len(prefix)) for name in names
         ):
             raise GmgError("it reports invalid slots", 1)
-        client.max_bytes = MAX_BYTES + MAX_SLOT_BYTES
-        client.max_report_bytes = min(MAX_BYTES + MAX_SLOT_BYTES * len(names), MAX_REPORT_BYTES)
-        if self.expected is not None and kinds(session.slots) != self.expected:
+        client.max_bytes = states.MAX_NODE_BYTES + MAX_SLOT_BYTES
+        client.max_report_bytes = min(states.MAX_NODE_BYTES + MAX_SLOT_BYTES * len(names), MAX_REPORT_BYTES)
+        if self.expected is not None and slot_kinds(session.slots) != self.expected:
             self.gone = "its slots differ from the first node's, so it cannot join"
             raise GmgError(self.gone, 1)
-        self.session, self.snapshot, self._client = session, received(client.welcome.snapshot, MAX_BYTES), client
-        self._keeps_logs = session.spec.agent is not None and not session.spec.agent.logs
+        self.snapshot = states.sanitize(client.welcome.snapshot, states.MAX_NODE_BYTES)
+        self.session, self._client = session, client
+        self._copies_logs = session.spec.agent is not None and not session.spec.agent.logs
         self._trouble = self.lost_since = None
         self._received_at = time.monotonic()
         client.on_report = self._apply_report
         self._unsent = {slot.name for slot in session.slots}
         self.available.set()
         self._connected.set()
-        if before is not None and session.id != before.id:
+        if previous is not None and session.id != previous.id:
             self._ended.clear()
-            self._logs.agent_replaced()
+            self._logs.on_agent_replaced()
             _log.warning("%s is lost: its agent was replaced", self.name)
             for slot, attempt in list(self.attempts.items()):
-                missing = self.missing(slot)
-                attempt.node_lost(missing or f"{self.name} is lost", replaced=True, for_good=missing is not None)
+                missing = self.missing_reason(slot)
+                attempt.on_node_lost(missing or f"{self.name} is lost", replaced=True, for_good=missing is not None)
         if not self.answered.done():
             self.answered.set_result(None)
         else:
-            _log.warning("%s %s", self.name, "has joined" if before is None else "is connected again")
+            _log.warning("%s %s", self.name, "has joined" if previous is None else "is connected again")
         self._changed()
 
     async def _exchange(self, client: EngineClient) -> str:
-        """Sends assignments and handles messages until the connection ends. Returns the reason."""
+        """Sends assignments and handles messages until the connection ends. Returns the reason it ended."""
         sending = asyncio.create_task(self._send(client))
         try:
             async for event in client.events():
                 self._received_at = time.monotonic()
                 match event:
                     case Update(snapshot=snapshot):
-                        self.snapshot = received(snapshot, MAX_BYTES)
-                    case Lines(slot=slot, first=first) if slot.startswith(f"{self.name}/") and 0 <= first < MAX_LINES:
-                        self._lines(event)
+                        self.snapshot = states.sanitize(snapshot, states.MAX_NODE_BYTES)
+                    case Lines() if event.slot.startswith(f"{self.name}/") and 0 <= event.first < MAX_LINE_NUMBER:
+                        self._feed(event)
                     case Bye(reason=reason):
                         return reason
             return "it was closed"
@@ -219,43 +219,44 @@ class Node:
             await asyncio.gather(sending, return_exceptions=True)
 
     def _apply_report(self, body: msgspec.Raw) -> None:
-        report = decoded(body, Report)
+        report = states.decode(body, states.Report)
         self._address, self._ports = report.address, list(report.ports)
         self._reported.set()
-        for part, max_bytes in PART_LIMITS.items():
-            if (size := sum(len(getattr(sent, part)) for sent in report.attempts.values())) > max_bytes:
-                raise GmgError(f"its agent reports too much: {size:,} bytes ({part})", 1)
-        for slot, sent in report.attempts.items():
+        for field, max_bytes in states.MAX_FIELD_BYTES.items():
+            if (size := sum(len(getattr(each, field)) for each in report.attempts.values())) > max_bytes:
+                raise GmgError(f"its agent reports too much: {size:,} bytes ({field})", 1)
+        for slot, slot_report in report.attempts.items():
             attempt = self.attempts.get(slot)
             if attempt is None:
                 continue
-            if (size := len(sent.attempt)) > MAX_SHOWN_BYTES or (size := len(sent.curves)) > MAX_SLOT_BYTES:
+            encoded, curves = slot_report.attempt, slot_report.curves
+            if (size := len(encoded)) > MAX_ATTEMPT_BYTES or (size := len(curves)) > MAX_SLOT_BYTES:
                 raise GmgError(f"its agent reports too much: {size:,} bytes on {slot}", 1)
-            each = received(decoded(sent.attempt, AttemptReport), MAX_SHOWN_BYTES)
-            curves_of(sent.curves)  # raises what ends the connection
+            update = states.sanitize(states.decode(encoded, states.AttemptReport), MAX_ATTEMPT_BYTES)
+            states.decode_curves(curves)  # invalid curves end the connection
             try:
-                attempt.apply_report(each, sent.result, sent.curves)
+                attempt.apply_report(update, slot_report.result, curves)
             except Exception:  # an internal error in one attempt must not affect the node
                 _log.exception("%s: a report cannot be applied", slot)
-            if self._keeps_logs:
-                mark = each.key, each.view.newest.output_bytes, each.view.state, each.outcome is not None
-                self._logs.check(attempt.task.log, mark)
+            if self._copies_logs:
+                progress = update.key, update.view.newest.output_bytes, update.view.state, update.outcome is not None
+                self._logs.schedule(attempt.task.log, progress)
         if report.ended:
             self._ended.set()
 
-    # Its logs
+    # Logs
 
     async def _copy_logs(self) -> None:
-        noted = ""
+        logged = ""
         while True:
             await self._connected.wait()
             try:
                 await self._logs.catch_up(self.client.read_log)
-            except Exception as error:  # also an internal one, which must not end the copying
+            except Exception as error:  # an internal error must not end the copying either
                 trouble = (str(error) or type(error).__name__)[:MAX_TROUBLE_BYTES]
-                if trouble != noted:
+                if trouble != logged:
                     _log.warning("%s: a log cannot be copied: %s", self.name, trouble)
-                noted = trouble
+                logged = trouble
             await asyncio.sleep(_LOG_COPY_INTERVAL_S)
 
     # Assignments
@@ -264,20 +265,21 @@ class Node:
         """Sends changed assignments, and at intervals an unchanged one as a heartbeat."""
         any_slot = client.welcome.session.slots[0].name
         while True:
-            self._to_send.clear()
+            self._send_requested.clear()
             if self._wants_lines:
                 with suppress(GmgError, OSError):  # the next connection asks again
                     await client.watch(lines=True)
-            due, self._unsent = {slot for slot in self._unsent if not self.missing(slot)} or {any_slot}, set()
-            errors = await asyncio.gather(*(self._send_slot(client, slot) for slot in due))
+            due = {slot for slot in self._unsent if not self.missing_reason(slot)} or {any_slot}
+            self._unsent = set()
+            errors = await asyncio.gather(*(self._send_assignment(client, slot) for slot in due))
             failed = {slot: error for slot, error in zip(due, errors, strict=True) if error is not None}
             if failed:
                 self._unsent |= failed.keys()
-                _log.warning("%s: a slot cannot be assigned: %s", self.name, next(iter(failed.values())))
+                _log.warning("%s: an assignment cannot be sent: %s", self.name, next(iter(failed.values())))
                 await asyncio.sleep(_MIN_RETRY_PAUSE_S)
-            await clock.any_of(self._to_send, timeout_s=self._late_s)
+            await clock.any_of(self._send_requested, timeout_s=self._late_s)
 
-    async def _send_slot(self, client: EngineClient, slot: str) -> str | None:
+    async def _send_assignment(self, client: EngineClient, slot: str) -> str | None:
         attempt = self.attempts.get(slot)
         assignment = attempt.assignment if attempt is not None else None
         try:
@@ -287,24 +289,24 @@ class Node:
         return None
 
     def assign(self, attempt: RemoteAttempt) -> None:
-        """Schedules this attempt's current assignment for its slot."""
+        """Schedules sending of an attempt's current assignment."""
         self.attempts[attempt.slot.name] = attempt
         self._unsent.add(attempt.slot.name)
-        self._to_send.set()
+        self._send_requested.set()
 
     def dismiss(self, attempt: RemoteAttempt) -> None:
-        """Clears its slot, unless another attempt is assigned to it."""
+        """Clears an attempt's slot, unless another attempt has been assigned to it."""
         slot = attempt.slot.name
         if self.attempts.get(slot) is attempt:
             del self.attempts[slot]
             self._unsent.add(slot)
-            self._to_send.set()
+            self._send_requested.set()
 
     async def rendezvous_address(self) -> tuple[str, int]:
-        """Returns an address and a free port for a group's rendezvous, a new one each time; port 0 if unknown."""
+        """Returns the node's address and a port for a group's rendezvous, new for each call; port 0 if unknown."""
         try:
             async with asyncio.timeout(self._lost_after_s):
-                while not self._ports:  # other groups may take the next report's
+                while not self._ports:  # other groups may take the ports of the next report
                     self._reported.clear()
                     await self._reported.wait()
         except TimeoutError:
@@ -314,8 +316,8 @@ class Node:
     # Loss and return
 
     def check(self, now: float, *, delayed_s: float) -> None:
-        """Marks the node as lost if it has been silent until `now` (monotonic); the last check was `delayed_s` late."""
-        if delayed_s >= self._late_s:  # this engine was stopped, and has unread messages
+        """Marks a silent node as lost, and reconnects to it; `now` is monotonic, and this check `delayed_s` late."""
+        if delayed_s >= self._late_s:  # this engine was suspended, so messages are unread
             self._received_at = now
         silent_s = now - self._received_at
         if silent_s >= self._lost_after_s and self.unavailable is None and not self._ending.is_set():
@@ -324,31 +326,31 @@ class Node:
         elif self._client is None or self._client.unread_bytes <= _MAX_UNREAD_BYTES:
             return
         if self._connection is not None:
-            self._connection.kill()  # `_run` makes a new one
+            self._connection.kill()  # `_run` reconnects
 
-    def _mark_lost(self, why: str) -> None:
-        """Marks the node as lost: its workers' state is unknown, or ended if it is `gone`."""
-        _log.warning("%s is lost: %s", self.name, why)
+    def _mark_lost(self, reason: str) -> None:
+        """Marks the node as lost: its attempts may continue, unless it is `gone`."""
+        _log.warning("%s is lost: %s", self.name, reason)
         self.lost_since = self.lost_since or clock.now()
         self.available.clear()
         for attempt in list(self.attempts.values()):
-            attempt.node_lost(f"{self.name} is lost", for_good=self.gone is not None)
+            attempt.on_node_lost(f"{self.name} is lost", for_good=self.gone is not None)
         self._changed()
 
     # For clients
 
     @property
     def unavailable(self) -> str | None:
-        """The reason nothing can run on it, shown after its name; None while something can."""
+        """The reason no attempt can run on the node, shown after its name; None if available."""
         if self.session is None:
             return "has not answered"
         since = self.lost_since
         return f"lost since {time.strftime('%H:%M:%S', time.localtime(since))}" if since is not None else None
 
-    def missing(self, slot: str) -> str | None:
-        """Returns why a slot has vanished, such as after a reboot without a broken GPU; None if it exists."""
-        there = self.session is None or slot in {each.name for each in self.session.slots}
-        return None if there else f"{self.name} has no {slot.rpartition('/')[2]} any more"
+    def missing_reason(self, slot: str) -> str | None:
+        """Returns the reason a slot is missing, as when a GPU is gone after a reboot; None if it exists."""
+        exists = self.session is None or slot in {each.name for each in self.session.slots}
+        return None if exists else f"{self.name} has no {slot.rpartition('/')[2]} any more"
 
     def view(self, now: float) -> NodeView:
         """Returns the node as clients see it; `now` is monotonic seconds."""
@@ -357,13 +359,13 @@ class Node:
         return NodeView(self.name, self._client is not None, late_s, self.lost_since, self.gone or self._trouble)
 
     def request_lines(self) -> None:
-        """Has its agents send lines of output from now on."""
+        """Asks the agent, also after reconnecting, for lines of output."""
         self._wants_lines = True
-        self._to_send.set()
+        self._send_requested.set()
 
     @property
     def client(self) -> EngineClient:
-        """The connection to its agent. Raises `GmgError` if there is none."""
+        """The client connected to the agent. Raises `GmgError` if not connected."""
         if self._client is None:
             raise GmgError(f"{self.name} is not connected: {self._trouble or 'it is being started'}", 1)
         return self._client
@@ -371,10 +373,7 @@ class Node:
     # The end
 
     async def end(self, *, kill: bool, within_s: float) -> None:
-        """Ends the agent's workers, copies its logs, then ends the agent, all within `within_s`.
-
-        Does nothing the second time.
-        """
+        """Ends the agent and its workers in `within_s`, once connected, and copies their logs. Works only once."""
         if self._ending.is_set():
             return
         self._ending.set()
@@ -384,9 +383,9 @@ class Node:
                     await self._connected.wait()
                 async with asyncio.timeout(within_s):
                     await self.client.end(kill=kill)
-                    report_s = within_s if self.attempts else _END_REPORT_TIMEOUT_S
+                    report_s = within_s if self.attempts else _IDLE_END_TIMEOUT_S
                     await clock.any_of(self._ended, timeout_s=0.0 if self.is_overdue else report_s)
-                    if self._keeps_logs:
+                    if self._copies_logs:
                         await self._logs.catch_up(self.client.read_log)
         except (GmgError, OSError, TimeoutError) as error:
             _log.warning("%s: its agent did not end cleanly: %s", self.name, error or "no answer")
@@ -395,6 +394,6 @@ class Node:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def kinds(slots: Sequence[Slot]) -> list[tuple[str, str | None]]:
-    """Returns the slot names and GPU models, which two nodes must share to run the same jobs."""
+def slot_kinds(slots: Sequence[Slot]) -> list[tuple[str, str | None]]:
+    """Returns each slot's name on its node and GPU model: nodes that run the same jobs must agree on them."""
     return [(slot.name.rpartition("/")[2], slot.gpu.name if slot.gpu is not None else None) for slot in slots]

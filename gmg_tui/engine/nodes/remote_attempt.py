@@ -16,7 +16,7 @@ from gmg_tui.diagnosis.facts import Facts
 from gmg_tui.engine import clock
 from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, outcome_without_process
 from gmg_tui.engine.attempts.failure import preparation_failure
-from gmg_tui.engine.nodes.states import Assignment, AttemptReport, curves_of, received, result_of
+from gmg_tui.engine.nodes.states import Assignment, AttemptReport, decode_curves, decode_result, sanitize
 from gmg_tui.model import NO_ATTEMPT, Curve, Details, HotSpot, Sign, SpeedFacts, Stacks, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import torchrun
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from gmg_tui.engine.workers.worker import Worker
 
 _END_REPORT_TIMEOUT_S = 9.0
-"""Time limit for the report of an end after SIGKILL, for whose effect the agent waits 5 s."""
+"""Time limit for the report of an attempt's end after SIGKILL; the agent waits 5 s for SIGKILL to take effect."""
 _keys = count(1)
 _Answer = TypeVar("_Answer", Details, SpeedFacts, Stacks)
 
 
 class RemoteAttempt:
-    """The last reported state. A rank's or job's attempt fails with its node; any other continues there.
+    """An attempt on a node, as last reported. If the node is lost, a rank's or job's attempt fails; others continue.
 
     Attributes:
-        assignment: The agent's orders; None before preparation.
+        assignment: The assignment for the agent; None until the attempt is prepared.
     """
 
     def __init__(self, node: Node, worker: Worker) -> None:
@@ -53,22 +53,22 @@ class RemoteAttempt:
         self._result, self._curves = b"{}", b""
         """As in `SlotReport`."""
         self._away = False
-        """True while its node is lost but may return."""
+        """True while the node is lost but may return."""
         self._has_process = False
-        self._began = 0.0
-        """Unix time at which it was assigned to its node."""
-        self._ended: float | None = None
-        """Unix time of its end, once known here."""
+        self._assigned_at = 0.0
+        """Unix time of the assignment."""
+        self._ended_at: float | None = None
+        """Unix time of the end; None until it is known here."""
 
     # Life
 
     async def run(self) -> Outcome:
-        """Runs it to its end; the agent kills it when this is cancelled."""
+        """Runs the attempt to its end; cancelling makes the agent kill it."""
         try:
-            self._node.assign(self)  # to be told of the node's loss
+            self._node.assign(self)  # so that the node reports its loss
             self._preparing = asyncio.create_task(self._prepare())
-            waits: list[asyncio.Future[Any]] = [self._preparing, self._outcome]
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            awaited: list[asyncio.Future[Any]] = [self._preparing, self._outcome]
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
             if self._outcome.done():
                 return self._outcome.result()
             try:
@@ -77,11 +77,11 @@ class RemoteAttempt:
                 return Outcome(preparation_failure(error), unprepared=True)
             if self.stopped is not None or (rendezvous is None and self.task.rank is not None):
                 return outcome_without_process(self.stopped)
-            self._began = clock.now()
+            self._assigned_at = clock.now()
             self.assignment = Assignment(next(_keys), replace(self.task, rendezvous=rendezvous))
             self._node.assign(self)
             if self._node.lost_since is not None:  # while the ranks waited for each other
-                self.node_lost(f"{self._node.name} is lost")
+                self.on_node_lost(f"{self._node.name} is lost")
             return await asyncio.shield(self._outcome)
         finally:
             if self._preparing is not None:
@@ -90,8 +90,8 @@ class RemoteAttempt:
             self._node.dismiss(self)
 
     async def _prepare(self) -> Rendezvous | None:
-        if (gone := self._node.gone or self._node.missing(self.slot.name)) is not None:
-            self.node_lost(gone, for_good=True)
+        if (reason := self._node.gone or self._node.missing_reason(self.slot.name)) is not None:
+            self.on_node_lost(reason, for_good=True)
         elif not self._node.available.is_set():
             self._worker.set_wait_reason(f"for {self._node.name}")
             await self._node.available.wait()
@@ -106,10 +106,10 @@ class RemoteAttempt:
 
     # From the node
 
-    def node_lost(self, reason: str, *, for_good: bool = False, replaced: bool = False) -> None:
-        """Handles the loss of its node, perhaps `for_good`, or its return with another agent (`replaced`).
+    def on_node_lost(self, reason: str, *, for_good: bool = False, replaced: bool = False) -> None:
+        """Handles the loss of the node, perhaps `for_good`, or its return with a new agent (`replaced`).
 
-        A job's or rank's attempt fails, and a job returns to the queue. Any other continues when the node is back.
+        The attempt fails if it belongs to a job or rank or cannot continue; a job returns to the queue.
         """
         is_job, is_rank, stop = self.task.job is not None, self.task.rank is not None, self.stopped
         if self.life is Life.ENDED or self._outcome.done():
@@ -132,14 +132,14 @@ class RemoteAttempt:
             self._worker.changed()
 
     def apply_report(self, report: AttemptReport, result: bytes = b"{}", curves: bytes = b"") -> None:
-        """Applies the agent's report, the other arguments as in `SlotReport`, unless it is about another attempt."""
-        assignment, before, now = self.assignment, self._displayed(), time.monotonic()
+        """Applies a report, unless it is about another attempt; `result` and `curves` are as in `SlotReport`."""
+        assignment, displayed, now = self.assignment, self._displayed(), time.monotonic()
         is_over = self._outcome.done() or self._node.lost_since is not None
         if assignment is None or is_over or report.key != assignment.key:
             return
         if report.activity is not None:
             report = structs.replace(report, activity=report.activity.on_clock(now))
-        report = structs.replace(report, view=self._checked(report.view))
+        report = structs.replace(report, view=self._correct(report.view))
         self._report, self._away = report, False
         self._result, self._curves = result, curves or self._curves
         view, newest = report.view, report.view.newest
@@ -161,22 +161,22 @@ class RemoteAttempt:
         self._worker.set_wait_reason(view.reason)
         stuck = view.alert("stuck") if self.stopped is None else None
         self._worker.set_idle(stuck.text if stuck is not None else None)
-        if before != self._displayed():
+        if displayed != self._displayed():
             self._worker.changed()
 
-    def _checked(self, view: model.Worker) -> model.Worker:
-        """Returns the worker with what is known here: the attempt's number, start and arguments, and its GPU's size.
+    def _correct(self, view: model.Worker) -> model.Worker:
+        """Returns the reported worker, corrected by facts that this engine knows itself, as agents are not trusted.
 
-        The next attempt may be another node's, and a user may run the same again elsewhere.
+        The next attempt may run on another node, and a user may repeat this one elsewhere.
         """
         newest = view.newest
         if newest.number and self.assignment is not None:
             number = self.task.attempt_number(self.assignment.task.rendezvous)
-            known = set(self.task.checkpoints)
+            earlier = set(self.task.checkpoints)
             saved = tuple(
                 checkpoint
-                if checkpoint in known or checkpoint.saved >= self._began
-                else structs.replace(checkpoint, saved=self._began)
+                if checkpoint in earlier or checkpoint.saved >= self._assigned_at
+                else structs.replace(checkpoint, saved=self._assigned_at)
                 for checkpoint in newest.checkpoints
             )
             newest = structs.replace(
@@ -188,13 +188,14 @@ class RemoteAttempt:
         return structs.replace(view, slot=self.slot.name, newest=newest)
 
     def _displayed(self) -> tuple[object, ...]:
+        """Returns the displayed state, of which every change is shown at once."""
         return self.state, self.life, self._report.view.phase if self._report is not None and not self._away else None
 
     # Commands
 
     def stop(self, stop: Stop) -> None:
-        """Stops it; an attempt that has ended by itself keeps its outcome."""
-        if self.life is Life.ENDED:  # its group may continue
+        """Stops the attempt; one that has ended by itself keeps its outcome."""
+        if self.life is Life.ENDED:  # its group may still run
             return
         if self.life is not Life.LEADER_GONE:
             self.stopped = self.stopped or stop
@@ -204,20 +205,20 @@ class RemoteAttempt:
             return
         if self.assignment.stop is None or stop.kill:
             self._assign(stop=stop)
-            waits_s = 0.0 if stop.kill else torchrun.stop_s(self._node.spec)
-            asyncio.get_running_loop().call_later(waits_s + _END_REPORT_TIMEOUT_S, self._give_up)
+            grace_s = 0.0 if stop.kill else torchrun.stop_s(self._node.spec)
+            asyncio.get_running_loop().call_later(grace_s + _END_REPORT_TIMEOUT_S, self._give_up)
         if self._node.lost_since is not None:
             self._finish(Outcome(cause=stop.cause))
         self._worker.changed()
 
     def _give_up(self) -> None:
-        """Ends it although its node has not reported that in time."""
+        """Ends the attempt if the node has not reported its end in time."""
         if not self._outcome.done():
             self._node.is_overdue = True
             self._finish(Outcome(Failure(FailureKind.UNKNOWN, f"{self._node.name} has not reported its end", "")))
 
     def skip_waits(self) -> None:
-        """Does nothing: it has to wait for the node."""
+        """Does nothing: the attempt has to wait for its node."""
 
     def forward_signal(self, number: signal.Signals) -> bool:
         """Passes a signal on to its node, if it is alive. Returns True if so."""
@@ -234,7 +235,7 @@ class RemoteAttempt:
 
     @property
     def state(self) -> WorkerState:
-        """The worker's state, if it depends on the attempt."""
+        """The worker's state according to the attempt."""
         if self.end is not None:
             return self.end[0]
         if self._away:
@@ -246,27 +247,27 @@ class RemoteAttempt:
 
     @property
     def fps_of_group(self) -> bool:
-        """True if it reports the rate of its whole group."""
+        """True if the attempt reports the rate of its whole group."""
         return self._report is not None and self._report.view.newest.fps_of_group
 
     @property
     def result(self) -> dict[str, Any]:
         """The values reported by `gmg:result` lines."""
-        return result_of(self._result)
+        return decode_result(self._result)
 
     def record(self) -> model.Attempt:
-        """Returns its record for clients, the store and schedulers."""
+        """Returns the attempt's record for clients, the store and schedulers."""
         newest = self._report.view.newest if self._report is not None else NO_ATTEMPT
         if self.end is None or not newest.number:
             return newest
         state, reason = self.end
-        self._ended = self._ended or newest.ended or clock.now()
-        return structs.replace(newest, state=state, ended=self._ended, reason=reason)
+        self._ended_at = self._ended_at or newest.ended or clock.now()
+        return structs.replace(newest, state=state, ended=self._ended_at, reason=reason)
 
     def activity(self) -> RankActivity:
-        """Returns its activity for the check of its group."""
-        goes_on = self.stopped is None and not self._outcome.done()
-        reported = self._report.activity if self._report is not None and goes_on else None
+        """Returns the rank's activity, for its group's check."""
+        is_live = self.stopped is None and not self._outcome.done()
+        reported = self._report.activity if self._report is not None and is_live else None
         return reported if reported is not None else RankActivity()
 
     def view(self) -> model.Worker:
@@ -277,37 +278,37 @@ class RemoteAttempt:
         return structs.replace(view, newest=self.record(), lost_since=self._node.lost_since, alerts=())
 
     def facts(self, view: model.Worker, now: float) -> Facts:
-        """Returns the facts for its alerts: those that the agent has raised."""
+        """Returns the facts for the attempt's alerts: the alerts that the agent has raised."""
         alerts = self._report.view.alerts if self._report is not None else ()
         return Facts(clock.unix(now), view, signs=tuple(Sign.from_alert(alert) for alert in alerts), from_agent=True)
 
     async def details(self) -> Details:
-        """Returns its command line and environment, from the agent. Raises `GmgError`."""
-        return self._own(await self._node.client.details(self.slot.name))
+        """Returns the attempt's command line and environment, from the agent. Raises `GmgError`."""
+        return self._with_slot(await self._node.client.details(self.slot.name))
 
     def known_curves(self) -> dict[str, Curve]:
-        """Returns its metrics over time as last reported."""
-        return curves_of(self._curves)
+        """Returns all metrics over time as last reported, by name."""
+        return decode_curves(self._curves)
 
     async def curves(self, name: str, count: int) -> dict[str, Curve]:
-        """Returns its metrics over time, from the agent. Raises `GmgError`."""
+        """Returns metrics over time, from the agent, like `Curves.view`. Raises `GmgError`."""
         curves = await self._node.client.curves(self.slot.name, name, count)
-        return {name: received(curve) for name, curve in curves.items()}
+        return {name: sanitize(curve) for name, curve in curves.items()}
 
     async def speed(self) -> SpeedFacts:
-        """Returns the facts about its speed, from the agent. Raises `GmgError`."""
-        return self._own(await self._node.client.speed(self.slot.name))
+        """Returns the facts about the attempt's speed, from the agent. Raises `GmgError`."""
+        return self._with_slot(await self._node.client.speed(self.slot.name))
 
     async def hot_spot(self) -> HotSpot | None:
-        """Returns its script's hot spot, from the agent. Raises `GmgError`."""
-        found = await self._node.client.hot_spot(self.slot.name)
-        return None if found is None else received(found)
+        """Returns the script's hot spot, from the agent. Raises `GmgError`."""
+        hot_spot = await self._node.client.hot_spot(self.slot.name)
+        return None if hot_spot is None else sanitize(hot_spot)
 
     async def stacks(self) -> Stacks:
-        """Returns the Python stacks of its first process, from the agent. Raises `GmgError`."""
-        found = await self._node.client.stacks(self.slot.name)
-        return self._own(found[0] if found else Stacks("", error="its agent has none"))
+        """Returns the Python stacks of the first process, from the agent. Raises `GmgError`."""
+        stacks = await self._node.client.stacks(self.slot.name)
+        return self._with_slot(stacks[0] if stacks else Stacks("", error="its agent has none"))
 
-    def _own(self, answer: _Answer) -> _Answer:
-        """Returns an agent's answer with this slot's name in it. Raises `GmgError`."""
-        return structs.replace(received(answer), slot=self.slot.name)
+    def _with_slot(self, answer: _Answer) -> _Answer:
+        """Returns an agent's answer, sanitized and with this slot's name. Raises `GmgError` if it is unusable."""
+        return structs.replace(sanitize(answer), slot=self.slot.name)

@@ -1,6 +1,6 @@
-"""The messages between a session's engine and a node's agent: a slot's attempt, and its progress.
+"""Messages between a session's engine and a node's agent: the attempts assigned to slots, and their progress.
 
-Both are complete states: the next message makes up for a lost one, and repeating one changes nothing.
+Each message is a complete state: the next one makes up for one that was lost, and repeating one changes nothing.
 """
 
 import math
@@ -29,15 +29,15 @@ from gmg_tui.session.store.database import encode, encode_nan, restore_nan
 _T = TypeVar("_T")
 
 MAX_PORTS = 8
-"""Ports in a report; groups that need more wait for the next report."""
+"""Limit of the ports in a report; groups that need more wait for the next report."""
 _MAX_ATTEMPTS = 4096
 
 
 class Assignment(Struct, frozen=True, omit_defaults=True):
-    """One attempt for a slot to run. The session's engine decides if another follows."""
+    """An attempt for a slot to run. The session's engine decides if another follows."""
 
     key: int
-    """ID of the attempt, unique in the session. An assignment with another key replaces it."""
+    """ID of the attempt, unique in the session. An assignment with another key replaces this one."""
     task: Task
     """The task with this attempt's arguments, environment and number."""
     stop: Stop | None = None
@@ -46,51 +46,52 @@ class Assignment(Struct, frozen=True, omit_defaults=True):
 
 
 class AttemptReport(Struct, frozen=True, omit_defaults=True):
-    """A snapshot of an attempt; `key` is its assignment's."""
+    """A snapshot of an attempt; `key` is the key of its assignment."""
 
     key: int
     view: model.Worker
     activity: RankActivity | None = None
-    """Only for a rank. Moments are relative to the report, in seconds: negative."""
+    """Activity of a rank, with times in seconds relative to the report (negative); None for a single process."""
     outcome: Outcome | None = None
-    """None before its end."""
+    """The attempt's outcome; None until it has ended."""
 
 
 class SlotReport(Struct, frozen=True, omit_defaults=True):
-    """The attempt of a slot, encoded: what an untrusted agent sends may cost far more memory than bytes once decoded."""
+    """A slot's attempt, encoded: an untrusted agent's data may take far more memory when decoded."""
 
     attempt: bytes
     """An `AttemptReport` in MessagePack."""
     result: bytes = b"{}"
-    """The values reported by `gmg:result` lines, as in the store."""
+    """Values reported by `gmg:result` lines, in JSON as in the store."""
     curves: bytes = b""
-    """Its metrics over time in MessagePack, sent at intervals and at its end; empty in other reports."""
+    """The attempt's metrics over time in MessagePack, sent at intervals and at its end; empty in other reports."""
 
     @classmethod
-    def of(cls, attempt: AttemptReport, result: dict[str, Any], curves: dict[str, model.Curve]) -> Self:
-        """Returns the report with its parts encoded."""
-        parts = [encoded(msgspec.msgpack.encode, part) if part else b"" for part in (attempt, curves)]
-        return cls(parts[0], encode(encode_nan(result)).encode(), parts[1])
+    def from_attempt(cls, attempt: AttemptReport, result: dict[str, Any], curves: dict[str, model.Curve]) -> Self:
+        """Returns the report, with each field encoded."""
+        attempt_bytes = encoded(msgspec.msgpack.encode, attempt)
+        curves_bytes = encoded(msgspec.msgpack.encode, curves) if curves else b""
+        return cls(attempt_bytes, encode(encode_nan(result)).encode(), curves_bytes)
 
 
-def result_of(data: bytes) -> dict[str, Any]:
-    """Returns the values in a report; none if they cannot be read."""
+def decode_result(data: bytes) -> dict[str, Any]:
+    """Returns the values of a `SlotReport.result`; none if they cannot be read."""
     with suppress(msgspec.MsgspecError, RecursionError):
         result: dict[str, Any] = restore_nan(msgspec.json.decode(data, type=_Result))
         return result
     return {}
 
 
-def curves_of(data: bytes) -> dict[str, model.Curve]:
-    """Returns the metrics over time in a report. Raises `GmgError` if they cannot be read, or have too many points."""
-    curves = decoded(data, _Curves) if data else {}
+def decode_curves(data: bytes) -> dict[str, model.Curve]:
+    """Returns the metrics of a `SlotReport.curves`. Raises `GmgError` if unreadable, or if one has too many points."""
+    curves = decode(data, _Curves) if data else {}
     if any(len(curve.times) > MAX_POINTS for curve in curves.values()):
-        raise GmgError("its agent reports too much: a curve of too many points", 1)
-    return {name: received(curve) for name, curve in curves.items()}
+        raise GmgError("its agent reports too much: a curve with too many points", 1)
+    return {name: sanitize(curve) for name, curve in curves.items()}
 
 
-def decoded(data: bytes | msgspec.Raw, kind: type[_T]) -> _T:
-    """Returns a part of an agent's report. Raises `GmgError` if it cannot be read."""
+def decode(data: bytes | msgspec.Raw, kind: type[_T]) -> _T:
+    """Returns the value encoded in `data`, of type `kind`. Raises `GmgError` if it cannot be read."""
     try:
         return msgspec.msgpack.decode(data, type=kind)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -102,55 +103,55 @@ _Curves = Annotated[dict[str, model.Curve], Meta(max_length=MAX_CURVES)]
 
 
 class Report(Struct, frozen=True, omit_defaults=True):
-    """All attempts of a node, by slot."""
+    """An agent's report on its node: `attempts` by slot, and an address and ports for rendezvous."""
 
     attempts: Annotated[dict[str, SlotReport], Meta(max_length=_MAX_ATTEMPTS)] = {}
     address: Annotated[str, Meta(pattern=r"\A[\w.:%-]{0,255}\Z")] = ""
-    """This machine's address for others; empty if unknown."""
+    """The node's address for other machines; empty if unknown."""
     ports: Annotated[tuple[Annotated[int, Meta(gt=0, lt=1 << 16)], ...], Meta(max_length=MAX_PORTS)] = ()
-    """Free ports, each for one group's rendezvous."""
+    """Free ports, each for the rendezvous of one group."""
     ended: bool = False
-    """True if the agent was asked to end, and nothing runs."""
+    """True if the agent was asked to end and no attempt runs any more."""
 
 
-MAX_BYTES = 4 << 20
-"""Limit of an agent's message, excluding the parts for its slots."""
-MAX_CURVES_BYTES = 4 << 20
-"""An agent's message has no more curves after this."""
-PART_LIMITS = {"attempt": MAX_BYTES, "result": 8 << 20, "curves": 2 * MAX_CURVES_BYTES}
-"""Limits of the parts of one message, over all slots: attempts are in one snapshot, results are kept decoded."""
+MAX_NODE_BYTES = 4 << 20
+"""Limit of an agent's message about its node, not counting its slots."""
+CURVES_CUTOFF_BYTES = 4 << 20
+"""Once its curves exceed this size, an agent's message leaves out the others."""
+MAX_FIELD_BYTES = {"attempt": MAX_NODE_BYTES, "result": 8 << 20, "curves": 2 * CURVES_CUTOFF_BYTES}
+"""Limits of `SlotReport`'s fields, over all slots: a snapshot has all attempts, and results are kept decoded."""
 MAX_ANSWER_BYTES = 16 << 20
-"""Limit of an answer."""
-_MAX_AHEAD_S = 86_400.0
-"""A node's clock may be ahead by this much; later moments are replaced by now."""
-_MOMENTS = frozenset(
+"""Limit of an agent's answer to a question."""
+_MAX_CLOCK_LEAD_S = 86_400.0
+"""A node's clock may be this far ahead; later times are replaced by the current time."""
+_TIME_FIELDS = frozenset(
     {"time", "times", "since", "started", "ended", "saved", "state_since", "phase_since", "restart_at", "lost_since"}
 )
-_UNCHECKED = frozenset({"spec", "result", "args", "given", "env"})
-"""The session's own options, texts, and results of scripts, which may be anything."""
-_HARMLESS = frozenset({str, bool, type(None)})
-"""Types of values that need no check."""
-_PATH = re.compile(r"/[^\0]{0,4095}")
-"""Path of a checkpoint, which is an argument for a script, maybe on another node."""
-_MAX_PROGRESS = 200
-"""Characters of a checkpoint's progress: checkpoints go with a job to other nodes, whose reports contain them."""
-_ANY = 0.0, 1e15
-_PCT = 0.0, 120.0
-_FPS = 0.0, MAX_RATE
-_ENVIRONMENTS = 1.0, float(MAX_ENVIRONMENTS)
-_STEPS = 0.0, 1e18
-_SECONDS = -1e10, 1e10
-_FINITE = -sys.float_info.max, sys.float_info.max
+_UNCHECKED_FIELDS = frozenset({"spec", "result", "args", "given", "env"})
+"""Fields that may have any value: the session's own options, texts, and results of scripts."""
+_UNCHECKED_TYPES = frozenset({str, bool, type(None)})
+"""Types whose values need no check."""
+_CHECKPOINT_PATH = re.compile(r"/[^\0]{0,4095}")
+"""Valid checkpoint paths: they become arguments of scripts, perhaps on other nodes."""
+_MAX_PROGRESS_CHARS = 200
+"""Limit of a checkpoint's progress: checkpoints go with a job to other nodes, whose reports contain them."""
+_DEFAULT_RANGE = 0.0, 1e15
+_PCT_RANGE = 0.0, 120.0
+_FPS_RANGE = 0.0, MAX_RATE
+_ENVS_RANGE = 1.0, float(MAX_ENVIRONMENTS)
+_STEPS_RANGE = 0.0, 1e18
+_SECONDS_RANGE = -1e10, 1e10
+_FINITE_RANGE = -sys.float_info.max, sys.float_info.max
 _RANGES = {
     **dict.fromkeys(("metrics", "values"), (-MAX_VALUE, MAX_VALUE)),
-    **dict.fromkeys(_MOMENTS, _FINITE),
-    **dict.fromkeys(("last", "mean", "max", "settled", "fps"), _FPS),
-    **dict.fromkeys(("simulator", "learning", "rendering", "pct"), _PCT),
+    **dict.fromkeys(_TIME_FIELDS, _FINITE_RANGE),
+    **dict.fromkeys(("last", "mean", "max", "settled", "fps"), _FPS_RANGE),
+    **dict.fromkeys(("simulator", "learning", "rendering", "pct"), _PCT_RANGE),
     **dict.fromkeys(("cpu_pct", "main_cpu_pct"), (0.0, 1e7)),
     "fan_pct": (0.0, 1e3),
-    **dict.fromkeys(("s", "phase_started", "progress_at"), _SECONDS),
-    **dict.fromkeys(("steps", "done", "total"), _STEPS),
-    "envs": _ENVIRONMENTS,
+    **dict.fromkeys(("s", "phase_started", "progress_at"), _SECONDS_RANGE),
+    **dict.fromkeys(("steps", "done", "total"), _STEPS_RANGE),
+    "envs": _ENVS_RANGE,
     "mib": (0.0, 2.0**30),
     "w": (0.0, 1e6),
     "j": (0.0, 1e13),
@@ -160,58 +161,61 @@ _RANGES = {
     "exit_code": (-64.0, 1e6),
     "numa_node": (-1.0, 1e4),
 }
-"""Range of plausible numbers, by a field's name or its last word, the unit."""
+"""Plausible ranges of numbers, by a field's name or by its last word (the unit)."""
 
 
-def received(message: _T, max_bytes: int = MAX_ANSWER_BYTES) -> _T:
+def sanitize(message: _T, max_bytes: int = MAX_ANSWER_BYTES) -> _T:
     """Returns an agent's message without implausible values.
 
-    Numbers that are not finite or not plausible become None, future moments now; unknown alerts are dropped.
-
-    Raises `GmgError` if it is unusable or larger than `max_bytes`.
+    Implausible numbers become None, and times too far ahead become the current time. Unknown alerts and invalid
+    checkpoints are dropped. Raises `GmgError` if the message is unusable or larger than `max_bytes`.
     """
     if (size := len(msgspec.json.encode(message))) > max_bytes:
         raise GmgError(f"its agent reports too much: {size:,} bytes", 1)
     try:
-        plausible: _T = _plausible("", message, time.time())
-        if plausible is not message:  # a required value may be missing now
+        plausible: _T = _sanitize_value("", message, time.time())
+        if plausible is not message:  # a required value may have become None
             plausible = msgspec.json.decode(msgspec.json.encode(plausible), type=type(message))
         return plausible
     except (msgspec.MsgspecError, RecursionError) as error:
         raise GmgError(f"its agent's report cannot be read: {error}", 1) from None
 
 
-def _plausible(name: str, value: Any, now: float) -> Any:
+def _sanitize_value(name: str, value: Any, now: float) -> Any:
     if type(value) is float or type(value) is int:
-        low, high = _limits(name)
+        low, high = _range_of(name)
         if low <= value <= high:
-            return value if name not in _MOMENTS or value <= now + _MAX_AHEAD_S else now
+            return value if name not in _TIME_FIELDS or value <= now + _MAX_CLOCK_LEAD_S else now
         return None
     if isinstance(value, Struct):
-        return _plausible_struct(name, value, now)
+        return _sanitize_struct(name, value, now)
     if isinstance(value, dict):
-        own = _has_unit(name)
-        fields = {key: _plausible(name if own else key, each, now) for key, each in value.items()}
-        return fields if any(fields[key] is not each for key, each in value.items()) else value
+        fields = {key: _sanitize_value(name if _has_range(name) else key, item, now) for key, item in value.items()}
+        return fields if any(fields[key] is not item for key, item in value.items()) else value
     if not isinstance(value, tuple):
         return value
-    kept = value
+    valid = value
     if name == "alerts":
-        kept = tuple(each for each in value if each.kind in KINDS)
+        valid = tuple(alert for alert in value if alert.kind in KINDS)
     elif name == "checkpoints":
-        kept = tuple(each for each in value if _PATH.fullmatch(each.path) and len(each.progress or "") <= _MAX_PROGRESS)
-    names = ("time", "values", "values") if isinstance(value, Point) else (name,) * len(kept)
-    parts = tuple(_plausible(part, each, now) for part, each in zip(names, kept, strict=True))
-    return value if len(parts) == len(value) and all(map(operator.is_, parts, value)) else parts
+        valid = tuple(checkpoint for checkpoint in value if _is_valid(checkpoint))
+    names = ("time", "values", "values") if isinstance(value, Point) else (name,) * len(valid)
+    items = tuple(_sanitize_value(item_name, item, now) for item_name, item in zip(names, valid, strict=True))
+    return value if len(items) == len(value) and all(map(operator.is_, items, value)) else items
 
 
-def _plausible_struct(name: str, value: Struct, now: float) -> Struct | None:
+def _is_valid(checkpoint: model.Checkpoint) -> bool:
+    has_path = _CHECKPOINT_PATH.fullmatch(checkpoint.path) is not None
+    return has_path and len(checkpoint.progress or "") <= _MAX_PROGRESS_CHARS
+
+
+def _sanitize_struct(name: str, value: Struct, now: float) -> Struct | None:
     changes = {}
     for field in value.__struct_fields__:
-        if type(before := getattr(value, field)) in _HARMLESS or field in _UNCHECKED:
+        if type(old := getattr(value, field)) in _UNCHECKED_TYPES or field in _UNCHECKED_FIELDS:
             continue
-        if (after := _plausible(field, before, now)) is not before:
-            changes[field] = after
+        if (new := _sanitize_value(field, old, now)) is not old:
+            changes[field] = new
     if name == "progress" and not changes.keys().isdisjoint({"done", "total"}):
         return None
     changed = structs.replace(value, **changes) if changes else value
@@ -221,10 +225,10 @@ def _plausible_struct(name: str, value: Struct, now: float) -> Struct | None:
 
 
 @lru_cache(256)
-def _limits(name: str) -> tuple[float, float]:
-    return _RANGES.get(name) or _RANGES.get(name.rpartition("_")[2], _ANY)
+def _range_of(name: str) -> tuple[float, float]:
+    return _RANGES.get(name) or _RANGES.get(name.rpartition("_")[2], _DEFAULT_RANGE)
 
 
-def _has_unit(name: str) -> bool:
-    """Returns True for a mapping whose numbers have the unit in its name."""
+def _has_range(name: str) -> bool:
+    """Returns True if a mapping's own name, rather than its keys, determines the range of its numbers."""
     return name == "metrics" or name.endswith("_pct")

@@ -153,7 +153,7 @@ async def test_curves_are_limited_by_points_and_over_all_slots() -> None:
     def report(points: int, curves: int) -> msgspec.Raw:
         curve = Curve((1.0,) * points, (1,) * points, (1.0,) * points)
         attempt = AttemptReport(1, Worker("", 0, WorkerState.RUNNING))
-        sent = SlotReport.of(attempt, {}, {f"m{number}": curve for number in range(curves)})
+        sent = SlotReport.from_attempt(attempt, {}, {f"m{number}": curve for number in range(curves)})
         return msgspec.Raw(msgspec.msgpack.encode(Report(dict.fromkeys(slots, sent))))
 
     node._apply_report(report(400, 10))

@@ -22,10 +22,10 @@ from gmg_tui.engine.launchers.launcher import Launcher, Local
 from gmg_tui.engine.nodes import logs
 from gmg_tui.engine.nodes.agent import Agent
 from gmg_tui.engine.nodes.fleet import Fleet
-from gmg_tui.engine.nodes.logs import KeptLogs, LogCopies
+from gmg_tui.engine.nodes.logs import AgentLogs, LogCopies
 from gmg_tui.engine.nodes.node import Node
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
-from gmg_tui.engine.nodes.states import Assignment, AttemptReport, Report, SlotReport, result_of
+from gmg_tui.engine.nodes.states import Assignment, AttemptReport, Report, SlotReport, decode_result
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.machine import files
 from gmg_tui.machine.folders import remove_tree
@@ -270,7 +270,7 @@ async def test_an_attempt_that_is_stopped_before_its_agent_begins_it_has_an_outc
     agent.assign(agent, SetSlot("cpu0", msgspec.Raw(msgspec.msgpack.encode(assignment))))
     (assigned,) = agent._assigned.values()
     outcome = msgspec.msgpack.decode(assigned.report().attempt, type=AttemptReport).outcome
-    assigned.running.cancel()
+    assigned.task.cancel()
     assert (outcome.by_user, outcome.by_group) == (cause is StopCause.COMMAND, cause is StopCause.GROUP)
 
 
@@ -306,10 +306,10 @@ async def test_a_copied_log_keeps_lines_that_the_node_cuts_out(tmp_path: Path) -
     here.write_bytes(b"from an earlier engine\n")
     there.write_bytes(b"".join(b"line %09d of the log\n" % number for number in range(200_000)))
     expected, more = b"from an earlier engine\n" + there.read_bytes(), b"and more\n" * 1_000_000
-    kept, copies = KeptLogs(str(tmp_path / "there"), shared=False), LogCopies(tmp_path / "here")
+    kept, copies = AgentLogs(str(tmp_path / "there"), shared=False), LogCopies(tmp_path / "here")
     for mark in range(3):
         assert not await kept.all_sent()
-        copies.check(_LOG, mark)
+        copies.schedule(_LOG, mark)
         await copies.catch_up(kept.read)
         assert here.read_bytes() == expected
         assert await kept.all_sent()
@@ -325,14 +325,14 @@ async def test_a_copied_log_keeps_lines_that_the_node_cuts_out(tmp_path: Path) -
 
 async def test_a_nodes_log_is_kept_when_it_returns_with_an_empty_disk(tmp_path: Path) -> None:
     there, here = tmp_path / "there" / _LOG, tmp_path / "here" / _LOG
-    kept, copies = KeptLogs(str(tmp_path / "there"), shared=False), LogCopies(tmp_path / "here")
+    kept, copies = AgentLogs(str(tmp_path / "there"), shared=False), LogCopies(tmp_path / "here")
     there.parent.mkdir(parents=True)
     for mark, text in enumerate((b"attempt 1\n", b"attempt 2\n")):
         there.write_bytes(text)
-        copies.check(_LOG, mark)
+        copies.schedule(_LOG, mark)
         await copies.catch_up(kept.read)
         there.rename(tmp_path / str(mark))
-        copies.agent_replaced()
+        copies.on_agent_replaced()
     assert here.read_bytes() == b"attempt 1\nattempt 2\n"
 
 
@@ -346,7 +346,7 @@ async def test_folders_that_a_script_nests_among_the_logs_do_not_keep_an_agent(t
             os.chdir("d")
     finally:
         os.chdir(here)
-    assert await KeptLogs(str(tmp_path), shared=False).all_sent()
+    assert await AgentLogs(str(tmp_path), shared=False).all_sent()
     remove_tree(logs)
 
 
@@ -355,7 +355,7 @@ async def test_a_node_that_does_not_keep_to_the_limit_of_logs_fills_no_disk(tmp_
         return LogChunk(bytes(8 << 20 if offset < 99 else 0), end=offset + 1, file=1)
 
     copies = LogCopies(tmp_path, 1 << 20)
-    copies.check(_LOG, 1)
+    copies.schedule(_LOG, 1)
     async with asyncio.timeout(LONG_S):
         await copies.catch_up(read)
     assert (tmp_path / _LOG).stat().st_size <= 1 << 20
@@ -367,19 +367,19 @@ async def test_results_are_limited_and_decoded_only_when_asked_for() -> None:
     attempts = {f"n1/cpu{number}": MagicMock() for number in range(4)}
     node.attempts.update(attempts)
     lists: list[list[int]] = [[]] * 1_000_000
-    sent = SlotReport.of(AttemptReport(1, Worker("", 0, WorkerState.RUNNING)), {"x": lists}, {})
+    sent = SlotReport.from_attempt(AttemptReport(1, Worker("", 0, WorkerState.RUNNING)), {"x": lists}, {})
     report = Report(dict.fromkeys(attempts, sent))
     with pytest.raises(GmgError, match=r"bytes \(result\)"):
         node._apply_report(msgspec.Raw(msgspec.msgpack.encode(report)))
     large = Worker("", 0, WorkerState.RUNNING, last_line="x" * 200_000)
-    many = Report({f"n1/cpu{number}": SlotReport.of(AttemptReport(1, large), {}, {}) for number in range(32)})
+    many = Report({f"n1/cpu{number}": SlotReport.from_attempt(AttemptReport(1, large), {}, {}) for number in range(32)})
     with pytest.raises(GmgError, match="reports too much"):  # for a snapshot of the session
         node._apply_report(msgspec.Raw(msgspec.msgpack.encode(many)))
     node._apply_report(msgspec.Raw(msgspec.msgpack.encode(Report({"n1/cpu0": sent}))))
     (call,) = attempts["n1/cpu0"].apply_report.call_args_list
     assert call.args[1:] == (sent.result, b"")
-    assert result_of(sent.result) == {"x": lists}
-    assert result_of(b'{"x":' + b"[" * 100_000) == {}
+    assert decode_result(sent.result) == {"x": lists}
+    assert decode_result(b'{"x":' + b"[" * 100_000) == {}
 
 
 @pytest.mark.parametrize("part", ["view", "outcome", "snapshot"])
@@ -390,7 +390,7 @@ async def test_a_node_that_reports_more_than_clients_can_be_sent_is_cut_off(part
     text = "x" * (5 << 20 if part == "snapshot" else 1 << 20)
     view = Worker("n1/cpu0", 0, WorkerState.RUNNING, last_line=text if part == "view" else "")
     outcome = Outcome(Failure(FailureKind.UNKNOWN, text, "")) if part == "outcome" else None
-    sent = SlotReport.of(AttemptReport(1, view, outcome=outcome), {"kept": "x" * (1 << 20)}, {})
+    sent = SlotReport.from_attempt(AttemptReport(1, view, outcome=outcome), {"kept": "x" * (1 << 20)}, {})
     reports = Report({"n1/cpu0": sent} if part != "snapshot" else {})
     client = MagicMock(events=lambda: _events(Update(Snapshot(0.0, 0.0, (), nvml_error=text))), set_slot=AsyncMock())
     with pytest.raises(GmgError, match="its agent reports too much"):  # noqa: PT012
@@ -402,11 +402,11 @@ async def test_a_node_that_reports_more_than_clients_can_be_sent_is_cut_off(part
 async def test_the_lines_of_an_agent_follow_those_of_the_one_it_replaces() -> None:
     spec = spec_for(nodes=NodesSpec("local:1"))
     fleet, engine_slot = Fleet(spec, NodesSpec("local:1")), EngineSlot(Slot("n1/cpu0", node="n1"), 0, 1)
-    fleet._nodes["n1"] = node = Node("n1", spec, Shell("true"), lambda: None, fleet._lines)
+    fleet._nodes["n1"] = node = Node("n1", spec, Shell("true"), lambda: None, fleet._append_lines)
     fleet._slots = {"n1/cpu0": engine_slot}
     for agent, first, *texts in (("1", 0, "a", "b"), ("1", 1, "b", "c"), ("2", 0, "d"), ("2", 0, "d", "e")):
         node.session = Session(spec, (engine_slot.slot,), 0, 0.0, "", id=str(agent))
-        fleet._lines(Lines("n1/cpu0", int(first), tuple(map(str, texts))))
+        fleet._append_lines(Lines("n1/cpu0", int(first), tuple(map(str, texts))))
     assert engine_slot.ring.lines_from(0) == (0, [b"a", b"b", b"c", b"d", b"e"])
 
 
@@ -420,7 +420,7 @@ async def test_a_node_with_many_slots_may_not_send_gigabytes_at_once() -> None:
     node = Node("n1", spec, Shell("true"), lambda: None, lambda _: None)
     slots = tuple(Slot(f"n1/cpu{number}") for number in range(256))
     client = MagicMock(welcome=Welcome(Session(spec, slots, 0, 0.0, ""), Snapshot(0.0, 0.0, ()), ()))
-    node._begin(client)
+    node._accept(client)
     assert client.max_report_bytes <= 256 << 20
 
 
@@ -430,7 +430,7 @@ async def test_a_node_may_not_name_slots_of_another(name: str) -> None:
     node = Node("n1", spec, Shell("true"), lambda: None, lambda _: None)
     client = MagicMock(welcome=Welcome(Session(spec, (Slot(name),), 0, 0.0, ""), Snapshot(0.0, 0.0, ()), ()))
     with pytest.raises(GmgError, match="invalid slots"):
-        node._begin(client)
+        node._accept(client)
 
 
 async def test_a_disk_that_does_not_answer_blocks_no_event_loop(
@@ -438,7 +438,7 @@ async def test_a_disk_that_does_not_answer_blocks_no_event_loop(
 ) -> None:
     answers = threading.Event()
     monkeypatch.setattr(logs, "_read", lambda *_: answers.wait(LONG_S))
-    reading = asyncio.create_task(KeptLogs(str(tmp_path), shared=False).read(_LOG, 0))
+    reading = asyncio.create_task(AgentLogs(str(tmp_path), shared=False).read(_LOG, 0))
     await asyncio.sleep(0)
     assert not reading.done()
     answers.set()
