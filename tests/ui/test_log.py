@@ -63,8 +63,8 @@ async def test_search_highlights_counts_and_steps_through_matches() -> None:
         assert "match " not in _log(app)[0]
         await press(pilot, "slash", *"step", "enter")
         log = app.main.log_view
-        await play.until(pilot, lambda: log.search.query.text == "step" and bool(log.search.found))
-        count = len(log.search.found)
+        await play.until(pilot, lambda: log.search.query.text == "step" and bool(log.search.matches))
+        count = len(log.search.matches)
         await play.sees(pilot, f"of {count}")
         await press(pilot, "N", "N")
         await play.sees(pilot, f"match {count - 2} of {count}")

@@ -39,7 +39,7 @@ async def _found(file: LogFile, text: str) -> list[int]:
     search = Search(Query(text), file)
     while search.running:
         await search.step()
-    return search.found
+    return search.matches
 
 
 _pieces = st.sampled_from(
@@ -59,13 +59,13 @@ def test_pages_up_and_down_have_each_line_once(
         *finished, rest = data.split(b"\n")
         lines = [clean(_displayed(line)) for line in [*finished, *([rest] if rest else [])]]
         down, at = list[LogRow](), 0
-        while (page := file.after(at, count)) and page[-1].end > at:
+        while (page := file.read_after(at, count)) and page[-1].end > at:
             down, at = join(down, page), page[-1].end
         assert _summary(down) == _summary(_folded(lines))
         assert at == len(data)
         up, at = list[LogRow](), len(data)
         while at:
-            page = file.before(at, count)
+            page = file.read_before(at, count)
             up, at = join(page, up), page[0].start
         assert up == down
 
@@ -88,12 +88,12 @@ def _summary(rows: list[LogRow]) -> list[tuple[str, int]]:
 def test_long_lines_and_overwritten_ones_are_shown_as_on_a_terminal(tmp_path: Path) -> None:
     long = b"x" * 1_000_000
     file = _file(tmp_path, b"first\n" + long + b"\n 1%|#| 1/9\r 99%|#| 9/9\rdone\n" + b"bar\r" * 50_000 + b"\nlast")
-    rows = file.before(file.size, 10)
+    rows = file.read_before(file.size, 10)
     while rows[0].start:
-        rows = join(file.before(rows[0].start, 10), rows)
+        rows = join(file.read_before(rows[0].start, 10), rows)
     assert [row.text[:10] for row in rows] == ["first", "x" * 10, "done", "bar", "last"]
-    rows = file.after(0, 10)
-    while (more := file.after(rows[-1].end, 10)) and more[-1] != rows[-1]:
+    rows = file.read_after(0, 10)
+    while (more := file.read_after(rows[-1].end, 10)) and more[-1] != rows[-1]:
         rows = join(rows, more)
     assert [row.text[:10] for row in rows] == ["first", "x" * 10, "done", "bar", "last"]
 
@@ -101,7 +101,7 @@ def test_long_lines_and_overwritten_ones_are_shown_as_on_a_terminal(tmp_path: Pa
 async def test_a_search_finds_visible_text_across_blocks_colours_and_bad_bytes_and_far_into_long_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_sources, "_SEARCHED_BYTES", 10_000)
+    monkeypatch.setattr(log_sources, "_SEARCH_STEP_BYTES", 10_000)
     lines = [f"step {number}".encode() for number in range(20_000)]
     lines[3] = b"bad \xff NEEDLE"
     lines[900] = b"\x1b[1mnee\x1b[0mdle"
@@ -111,20 +111,20 @@ async def test_a_search_finds_visible_text_across_blocks_colours_and_bad_bytes_a
     lines[-1] = b"needle"
     file = _file(tmp_path, b"\n".join(lines))
     starts = [len(b"\n".join(lines[:number])) + 1 for number in (3, 900, 7000, len(lines) - 1)]
-    assert await _found(file, "needle") == [file.after(start, 1)[0].position for start in starts[::-1]]
+    assert await _found(file, "needle") == [file.read_after(start, 1)[0].position for start in starts[::-1]]
     assert len(await _found(file, "Running at")) == 1
-    row = next(row for row in file.around(starts[2], 5, Query("needle")) if row.start == starts[2])
+    row = next(row for row in file.read_around(starts[2], 5, Query("needle")) if row.start == starts[2])
     assert "needle" in row.shown
 
 
 def test_a_file_that_was_truncated_or_replaced_ends_earlier(tmp_path: Path) -> None:
     file = _file(tmp_path, b"line\n" * 1000)
     os.truncate(tmp_path / "gpu0.log", 10)
-    assert _texts(file.before(5000, 10)) == ["line", "line"]
-    assert file.after(4000, 10) == []
+    assert _texts(file.read_before(5000, 10)) == ["line", "line"]
+    assert file.read_after(4000, 10) == []
     (tmp_path / "new").write_bytes(b"other\n")
     (tmp_path / "new").replace(tmp_path / "gpu0.log")
-    assert _texts(file.before(file.size, 10)) == ["line", "line"]
+    assert _texts(file.read_before(file.size, 10)) == ["line", "line"]
 
 
 # In the view

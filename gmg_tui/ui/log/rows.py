@@ -15,25 +15,25 @@ from gmg_tui.scripts.genesis.output.log_text import head, severity
 from gmg_tui.ui.drawing import Row, safe
 
 MAX_SHOWN_CHARS: Final = 610
-"""Maximum characters shown of a line."""
+"""Maximum characters to show of a line."""
 _WORD: Final = re.compile(r"[A-Za-z0-9]+")
 _STYLES: Final = {Severity.INFO: "text", Severity.WARNING: "warn", Severity.ERROR: "error"}
 
 
 class LogRow(NamedTuple):
-    """A line, or a run of progress lines, represented by the newest."""
+    """A line, or a run of progress lines, of which only the newest is shown."""
 
     text: str
     start: int
-    """Offset of its first line in the file."""
+    """The offset of the first line in the file."""
     end: int
-    """Offset after its last line."""
+    """The offset after the last line."""
     lines: int = 1
     progress: bool = False
 
     @property
     def position(self) -> int:
-        """An offset in its newest line, still valid after folding."""
+        """An offset in the newest line, which stays in this row when lines are folded into it."""
         return self.end - 1
 
     @property
@@ -49,7 +49,7 @@ class LogRow(NamedTuple):
 
 
 def fold(rows: list[LogRow], row: LogRow) -> None:
-    """Appends a row, merging consecutive progress lines."""
+    """Appends a row; merges a progress line into a run before it."""
     if rows and (last := rows[-1]).progress and row.progress:
         rows[-1] = row._replace(start=last.start, lines=last.lines + row.lines)
     else:
@@ -57,7 +57,7 @@ def fold(rows: list[LogRow], row: LogRow) -> None:
 
 
 def join(above: Sequence[LogRow], below: Sequence[LogRow]) -> list[LogRow]:
-    """Joins two lists; drops an unfinished line above that has grown into the first one below."""
+    """Joins two lists of rows; drops an unfinished line above if the first row below has more of it."""
     rows = [*above]
     if rows and below and below[0].start < rows[-1].end:
         rows.pop()
@@ -67,7 +67,7 @@ def join(above: Sequence[LogRow], below: Sequence[LogRow]) -> list[LogRow]:
 
 
 def index_of(rows: Sequence[LogRow], position: int) -> int:
-    """Returns the index of the row at a position, clamped to the rows."""
+    """Returns the index of the row at a position, else of the nearest row."""
     return max(0, min(bisect_right(rows, position, key=lambda row: row.end), len(rows) - 1))
 
 
@@ -75,8 +75,8 @@ class Query:
     """A case-insensitive search text; an empty one matches nothing.
 
     Attributes:
-        pattern: Matches the text of rows.
-        raw: Matches the lower-case bytes of each matching line, except lines with backspaces.
+        pattern: A pattern for the text of rows.
+        raw: A pattern for the lower-case bytes of lines, to rule out a match; not for lines with backspaces.
     """
 
     def __init__(self, text: str = "") -> None:
@@ -85,7 +85,7 @@ class Query:
         word = max(_WORD.findall(text), key=len, default="").lower()
         self.raw = re.compile("|".join([word, *(f"{word[:cut]}\x1b" for cut in range(1, len(word)))]).encode())
 
-    def marks(self, row: LogRow) -> list[tuple[int, int]]:
+    def spans(self, row: LogRow) -> list[tuple[int, int]]:
         """Returns the start and end of each match in the shown text."""
         return [match.span() for match in self.pattern.finditer(row.shown)] if self.text else []
 
@@ -97,66 +97,69 @@ class Place(NamedTuple):
     """A screen row in a log whose rows may be wrapped."""
 
     row: int
-    part: int
-    """The index of the piece of the wrapped row."""
+    piece: int
+    """The index of the screen row within the wrapped row."""
 
 
 def move_place(rows: Sequence[LogRow], width: int, place: Place, count: int) -> Place:
     """Returns the place `count` screen rows below (above if negative), clamped to the first row and one past the last."""
-    index, part = place.row, place.part + count
-    while part < 0 and index > 0:
+    index, piece = place.row, place.piece + count
+    while piece < 0 and index > 0:
         index -= 1
-        part += len(pieces(rows[index], width))
-    while index < len(rows) and part >= (parts := len(pieces(rows[index], width))):
-        part -= parts
+        piece += len(split_row(rows[index], width))
+    while index < len(rows) and piece >= (pieces := len(split_row(rows[index], width))):
+        piece -= pieces
         index += 1
-    return Place(index, max(0, part) if index < len(rows) else 0)
+    return Place(index, max(0, piece) if index < len(rows) else 0)
 
 
-def wrap(row: LogRow, width: int, marks: Sequence[tuple[int, int]], *, here: bool = False) -> list[Row]:
-    """Returns the screen rows of a row, with its count at the right end and `marks` highlighted (`here`: as current)."""
-    parts, lines = pieces(row, width), list[Row]()
-    style = "dim" if row.progress else _STYLES[severity(row.text)]
-    count, start = _count_of(row), 0
-    for number, piece in enumerate(parts, 1):
-        line, done = Row(width), 0
-        if number == len(parts):
-            line.end(count, "dim")
+def wrap(row: LogRow, width: int, spans: Sequence[tuple[int, int]], *, current: bool = False) -> list[Row]:
+    """Returns the screen rows of a row, with its line count at the right end.
+
+    Highlights matches at `spans` of the shown text, as the `current` match if True.
+    """
+    pieces, screen_rows = split_row(row, width), list[Row]()
+    style, match_style = "dim" if row.progress else _STYLES[severity(row.text)], "match-here" if current else "match"
+    count, start = _count_text(row), 0
+    for number, piece in enumerate(pieces, 1):
+        screen_row, done = Row(width), 0
+        if number == len(pieces):
+            screen_row.end(count, "dim")
             piece = piece[: max(0, len(piece) - len(count))]
-        for first, last in marks:
+        for first, last in spans:
             begin, stop = max(first - start, done), min(last - start, len(piece))
             if begin < stop:
-                line.add(piece[done:begin], style).add(piece[begin:stop], "match-here" if here else "match")
+                screen_row.add(piece[done:begin], style).add(piece[begin:stop], match_style)
                 done = stop
-        lines.append(line.add(piece[done:], style))
+        screen_rows.append(screen_row.add(piece[done:], style))
         start += len(piece)
-    return lines
+    return screen_rows
 
 
-def _count_of(row: LogRow) -> str:
+def _count_text(row: LogRow) -> str:
     return f" ×{row.lines:,}" if row.lines > 1 else ""
 
 
-def pieces(row: LogRow, width: int) -> list[str]:
-    """Returns the text in one or more pieces of at most `width` cells, the last with room for the count."""
-    text, width = row.shown + " " * len(_count_of(row)), max(2, width)  # room for one wide character
+def split_row(row: LogRow, width: int) -> list[str]:
+    """Returns the shown text in pieces of at most `width` cells, at least one; the last has room for the line count."""
+    text, width = row.shown + " " * len(_count_text(row)), max(2, width)  # room for one wide character
     if not text.isascii():
         return chop_cells(text, width)
     return [text[start : start + width] for start in range(0, len(text), width)] or [""]
 
 
-def part_of(row: LogRow, width: int, marks: Sequence[tuple[int, int]]) -> int:
-    """Returns the index of the piece where the first mark starts; 0 without marks."""
+def first_match_piece(row: LogRow, width: int, spans: Sequence[tuple[int, int]]) -> int:
+    """Returns the index of the piece where the first match starts; 0 without matches."""
     end = 0
-    for number, part in enumerate(pieces(row, width)):
-        end += len(part)
-        if marks and marks[0][0] < end:
-            return number
+    for index, piece in enumerate(split_row(row, width)):
+        end += len(piece)
+        if spans and spans[0][0] < end:
+            return index
     return 0
 
 
 def highlight(strip: Strip, start: int, end: int, style: Style) -> Strip:
-    """Returns a strip with a style applied from `start` to `end` (-1: to its end)."""
+    """Returns a strip with a style applied to the characters from `start` to `end`, which is -1 for all others."""
     begin = cell_len(strip.text[:start])
     stop = strip.cell_length if end < 0 else max(begin, cell_len(strip.text[:end]))
     marked = Strip(Segment.apply_style(strip.crop(begin, stop), post_style=style))

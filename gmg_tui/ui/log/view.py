@@ -1,4 +1,4 @@
-"""The widget that shows a log: followed or paused, with scrolling, search and selection."""
+"""The widget that shows a log, with scrolling, search and selection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from textual.strip import Strip
 from gmg_tui.model import units
 from gmg_tui.ui import keys
 from gmg_tui.ui.drawing import WHEEL_ROWS, Piece, Row
-from gmg_tui.ui.log.rows import Place, Query, highlight, index_of, move_place, part_of, wrap
+from gmg_tui.ui.log.rows import Place, Query, first_match_piece, highlight, index_of, move_place, wrap
 from gmg_tui.ui.log.source import LogSource, Search
 from gmg_tui.ui.rows import Rows, is_seen
 
@@ -27,13 +27,13 @@ _AFTER_ALL_LINES: Final = 1 << 62
 
 
 class LogView(Rows):
-    """The visible part of a log.
+    """A view of a log that follows new lines or is paused.
 
     Attributes:
-        empty: The text shown if there are no lines.
+        empty_text: The text to show if there are no lines.
         source: The log.
-        search: The query and the matches found so far; without a file until the search begins.
-        match: The position of the current match.
+        search: The current or last search, with an empty query if there is none.
+        match: The position of the current match; None if there is none.
     """
 
     DEFAULT_CSS = "LogView { height: 1fr; }"
@@ -41,24 +41,23 @@ class LogView(Rows):
     ALLOW_SELECT = True
 
     class Changed(Message):
-        """The log, or its visible part, may have changed."""
+        """Posted when the log, or its visible part, may have changed."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.empty = ""
+        self.empty_text = ""
         self.source = LogSource("")
         self.match: int | None = None
         self.search = Search(Query(), None)
-        self._top_position, self._top_part = 0, 0
-        """The position of the first visible row, and the index of its first visible piece."""
-        self._wanted_position: int | None = None
+        self._top_position, self._top_piece = 0, 0
+        """The position of the first visible row, and the index of the first visible piece of that row."""
+        self._pending_position: int | None = None
         """The position to scroll to once the view has a size again."""
         self._current_read: Callable[[], Awaitable[object]] | None = None
-        self._is_behind = False
-        """True if the log grew during a read."""
+        self._grew_during_read = False
         self._error = ""
         self._printed_lines, self._printed_at_pause = 0, 0
-        """Lines printed so far, and lines printed when the log was paused."""
+        """The number of lines printed so far, and until the log was paused."""
         self._continued: list[bool] = []
         """For each screen row, True if it continues the line above."""
 
@@ -66,7 +65,7 @@ class LogView(Rows):
         """Shows another log."""
         self.workers.cancel_group(self, "search")
         self.source = source
-        self._top_position, self._top_part, self._wanted_position = 0, 0, None
+        self._top_position, self._top_piece, self._pending_position = 0, 0, None
         self.search, self.match, self._error = Search(self.search.query, None), None, ""
         self._load(source.refresh, replaces=True)
         self.update_rows()
@@ -75,7 +74,7 @@ class LogView(Rows):
         """Shows newly written lines; `printed` is the number of lines printed so far."""
         self._printed_lines = printed
         if self.display and is_seen(self):
-            self._is_behind = self._current_read is not None
+            self._grew_during_read = self._current_read is not None
             self._load(self.source.refresh)
         else:
             self.update_rows()
@@ -89,24 +88,24 @@ class LogView(Rows):
 
     def make_rows(self, width: int, height: int) -> list[Row]:
         """Returns the visible lines."""
-        if self._wanted_position is not None and self.source.rows:
-            self._scroll_to_row(self._wanted_position)
+        if self._pending_position is not None and self.source.rows:
+            self._scroll_to_row(self._pending_position)
             self.post_message(self.Changed())
         rows, match = self.source.rows, self._match_index
         if not rows:
-            return [Row(width).add(f" {self._error or self.empty}", "dim")]
-        lowest = self._moved(Place(len(rows), 0), -self.size.height)
+            return [Row(width).add(f" {self._error or self.empty_text}", "dim")]
+        lowest = self._move(Place(len(rows), 0), -self.size.height)
         top = lowest if self.source.following else min(self._top, lowest)
         self._place_top(top)
-        lines, continued = list[Row](), list[bool]()
+        screen_rows, continued = list[Row](), list[bool]()
         for index in range(top.row, len(rows)):
-            parts = wrap(rows[index], width, self.search.query.marks(rows[index]), here=index == match)
-            lines += parts
-            continued += [False, *[True] * (len(parts) - 1)]
-            if len(lines) >= self.size.height + top.part:
+            wrapped = wrap(rows[index], width, self.search.query.spans(rows[index]), current=index == match)
+            screen_rows += wrapped
+            continued += [False, *[True] * (len(wrapped) - 1)]
+            if len(screen_rows) >= self.size.height + top.piece:
                 break
-        self._continued = continued[top.part :]
-        return lines[top.part : top.part + self.size.height]
+        self._continued = continued[top.piece :]
+        return screen_rows[top.piece : top.piece + self.size.height]
 
     def status(self) -> list[Piece]:
         """Returns the log's status for the row of tabs, most important first."""
@@ -114,28 +113,28 @@ class LogView(Rows):
             return []
         state = ("following", "ok") if self.source.following else (self._paused_text(), "warn")
         title = (f"{name} log", "title")
-        trouble = [(self._error, "warn")] if self._error and self.source.rows else []
+        error = [(self._error, "warn")] if self._error and self.source.rows else []
         if self.search.query.text:
-            return [*trouble, (self._search_text(), "strong"), state, title]
+            return [*error, (self._search_text(), "strong"), state, title]
         count = (units.count(self._printed_lines, "line") if self.source.rows else "", "dim")
-        return [*trouble, *((count, title, state) if self.source.following else (state, count, title))]
+        return [*error, *((count, title, state) if self.source.following else (state, count, title))]
 
     def _paused_text(self) -> str:
         if not self.source.rows:
             return "paused"
         end = self.source.rows[min(self._bottom, len(self.source.rows)) - 1].end
-        new = self._printed_lines - self._printed_at_pause
-        arrived = f", {units.count(new, 'new line')} ↓" if new > 0 else ""
-        return f"paused at {100 * end // max(self.source.size, end, 1)} %{arrived}"
+        new_lines = self._printed_lines - self._printed_at_pause
+        new_text = f", {units.count(new_lines, 'new line')} ↓" if new_lines > 0 else ""
+        return f"paused at {100 * end // max(self.source.size, end, 1)} %{new_text}"
 
     def _search_text(self) -> str:
-        if (found := self.search).file is None and self.source.file is not None:  # the search has not begun
-            return f"/{found.query.text}"
-        progress = f"searching, {found.searched_pct} %" if found.running else ""
-        if not found.found:
+        if (search := self.search).file is None and self.source.file is not None:  # the search has not begun
+            return f"/{search.query.text}"
+        progress = f"searching, {search.searched_pct} %" if search.running else ""
+        if not search.matches:
             return progress or "no match"
-        count, more = len(found.found), "+" if found.is_full else ""
-        number = f"{count - found.found.index(self.match):,}" if self.match in found.found else "…"
+        count, more = len(search.matches), "+" if search.is_full else ""
+        number = f"{count - search.matches.index(self.match):,}" if self.match in search.matches else "…"
         return f"match {number} of {count:,}{more}{', ' if progress else ''}{progress}"
 
     # Selection
@@ -160,14 +159,14 @@ class LogView(Rows):
         return text, "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
-        """Pauses, as selected rows must not move."""
+        """Pauses the log, as selected rows must not move."""
         if selection is not None and self.source.following:
             self.pause()
         super().selection_updated(selection)
 
     @property
     def text(self) -> str:
-        """The line of the current match, else the newest visible one; empty if there is none."""
+        """The text of the row with the current match, else of the last visible row; empty without rows."""
         rows, match = self.source.rows, self._match_index
         if match is not None:
             return rows[match].text
@@ -175,49 +174,50 @@ class LogView(Rows):
 
     # Following and scrolling
 
-    def _moved(self, place: Place, count: int) -> Place:
+    def _move(self, place: Place, count: int) -> Place:
         return move_place(self.source.rows, self.size.width, place, count)
 
     @property
     def _top(self) -> Place:
-        """The first visible row, corrected for added and dropped rows."""
-        return Place(index_of(self.source.rows, self._top_position), self._top_part)
+        """The place of the first visible row among the rows that are loaded now."""
+        return Place(index_of(self.source.rows, self._top_position), self._top_piece)
 
     def _place_top(self, place: Place) -> None:
         if self.source.rows:
             row = self.source.rows[min(place.row, len(self.source.rows) - 1)]
-            self._top_position, self._top_part = row.position, place.part
+            self._top_position, self._top_piece = row.position, place.piece
 
     @property
     def _bottom(self) -> int:
-        end = self._moved(self._top, self.size.height)
-        return end.row + (end.part > 0)
+        """The index after the last visible row."""
+        end = self._move(self._top, self.size.height)
+        return end.row + (end.piece > 0)
 
     def follow(self) -> None:
         """Follows the newest lines."""
         self.source.following = True
-        self.match = self._wanted_position = None
+        self.match = self._pending_position = None
         self._load(self.source.refresh, replaces=True)
 
     def pause(self) -> None:
-        """Stops following: the visible rows stay."""
+        """Stops following, so that the visible rows stay."""
         if self.source.following:
             self.source.following, self._printed_at_pause = False, self._printed_lines
         self.update_rows()
 
     def scroll_lines(self, count: int) -> None:
-        """Scrolls down by `count` rows (up if negative), and follows the log again at its end."""
+        """Scrolls down by `count` screen rows (up if negative), and follows the log again at its end."""
         self.screen.clear_selection()
         self.pause()
-        self._place_top(self._moved(self._top, count))
-        if count > 0 and self._moved(self._top, self.size.height).row >= len(self.source.rows):
+        self._place_top(self._move(self._top, count))
+        if count > 0 and self._move(self._top, self.size.height).row >= len(self.source.rows):
             self._load(self._load_below) if self.source.has_below else self.follow()
         elif count < 0 and self._top.row == 0 and self.source.has_above:
             self._load(self._load_above)
         self.update_rows()
 
     def action_go(self, direction: str) -> None:
-        """Scrolls a line or a page, or to the first (`home`) or last row (`end`)."""
+        """Scrolls a line (`line-up`, `line-down`) or a page (`up`, `down`), or to the first (`home`) or last row (`end`)."""
         page = self.size.height - 1
         if direction == "end":
             self.follow()
@@ -231,13 +231,13 @@ class LogView(Rows):
             self.update_rows()
 
     def wheel(self, steps: int) -> None:
-        """Scrolls."""
+        """Scrolls by steps of the mouse wheel."""
         self.scroll_lines(steps * WHEEL_ROWS)
 
     # The file
 
     def _load(self, read: Callable[[], Awaitable[object]], *, replaces: bool = False) -> None:
-        """Reads rows from the file in the background; skipped during another read unless it `replaces` that one."""
+        """Runs a read in the background, unless another one is running that it does not replace."""
         if self._current_read is None or replaces:
             self._current_read = read
             self._run_read(read)
@@ -247,7 +247,7 @@ class LogView(Rows):
         await self._read(read)
         if self._current_read is read:
             self._current_read = None
-        if self._is_behind:
+        if self._grew_during_read:
             self.show_newest(self._printed_lines)
         else:
             self.update_rows()
@@ -261,7 +261,7 @@ class LogView(Rows):
 
     async def _load_above(self) -> None:
         if await self.source.load_above():
-            self._place_top(self._moved(self._top, -1))
+            self._place_top(self._move(self._top, -1))
 
     async def _load_below(self) -> None:
         if not await self.source.load_below():
@@ -272,24 +272,24 @@ class LogView(Rows):
             self._scroll_to_row(offset)
 
     def _scroll_to_row(self, position: int) -> None:
-        """Scrolls to the first match in the row at `position`, or to the row without one, unless visible."""
-        self._wanted_position = None if self.size else position  # wrapping needs a size
-        if self._wanted_position is not None:
+        """Scrolls to the row at `position`, or to the first match in it, unless that is visible."""
+        self._pending_position = None if self.size else position  # wrapping needs a size
+        if self._pending_position is not None:
             return
         row = self.source.rows[index := index_of(self.source.rows, position)]
-        place = Place(index, part_of(row, self.size.width, self.search.query.marks(row)))
-        if not self._top <= place < self._moved(self._top, self.size.height):
-            self._place_top(self._moved(place, -(self.size.height // 2)))
+        place = Place(index, first_match_piece(row, self.size.width, self.search.query.spans(row)))
+        if not self._top <= place < self._move(self._top, self.size.height):
+            self._place_top(self._move(place, -(self.size.height // 2)))
 
     # Search
 
     @property
     def _match_index(self) -> int | None:
-        """The index of the row with the current match; None if not loaded."""
-        return None if self.match is None else self.source.index(self.match, self.search.file)
+        """The index of the row with the current match; None if there is none, or if it is not loaded."""
+        return None if self.match is None else self.source.index_at(self.match, self.search.file)
 
     def search_for(self, text: str) -> None:
-        """Searches upwards from the newest visible row; an empty text ends the search and follows the log again."""
+        """Searches upwards from the last visible row; an empty text ends the search and follows the log again."""
         self.workers.cancel_group(self, "search")
         self.search, self.match = Search(Query(text), None), None
         if text:
@@ -300,37 +300,37 @@ class LogView(Rows):
 
     @work(group="search", exclusive=True)
     async def _search(self) -> None:
-        """Goes to the first match above the newest visible row, or else below it."""
+        """Goes to the first match above the last visible row's end, or else to the last match below it."""
         await self._read(self._search_file)
         self.update_rows()
 
     async def _search_file(self) -> None:
         source, rows = self.source, self.source.rows[: self._bottom]
         origin = rows[-1].end if rows and not source.following else _AFTER_ALL_LINES
-        self.search = found = Search(self.search.query, await source.open())
+        self.search = search = Search(self.search.query, await source.open())
         while True:
-            if self.match is None and found.found and (found.found[-1] < origin or not found.running):
-                self._go_to_match(found.nearest("up", origin))
+            if self.match is None and search.matches and (search.matches[-1] < origin or not search.running):
+                self._go_to_match(search.nearest("up", origin))
             self.update_rows()
-            if not found.running:
+            if not search.running:
                 return
-            await found.step()
+            await search.step()
 
     @work
     async def action_search_next(self, direction: str) -> None:
-        """Goes to the next match `up` or `down`; after the newest, to a newly written one or the first."""
-        if (found := self.search).file is None:
-            if found.query.text:  # the log is another one now
+        """Goes to the next match `up` or `down`; after the last one, to a newly written one or the first."""
+        if (search := self.search).file is None:
+            if search.query.text:  # another log was opened
                 self._search()
             return
-        if direction == "down" and not found.running and found.found[:1] in ([], [self.match]):
-            await self._read(found.catch_up)
+        if direction == "down" and not search.running and search.matches[:1] in ([], [self.match]):
+            await self._read(search.catch_up)
         origin = self.match
         if origin is None:
             origin = self.source.rows[self._top.row].position if self.source.rows else 0
-        unsearched = direction == "up" and found.running and found.found[-1:] == [origin]
-        if found is self.search and not unsearched:
-            self._go_to_match(found.nearest(direction, origin))
+        unsearched = direction == "up" and search.running and search.matches[-1:] == [origin]
+        if search is self.search and not unsearched:
+            self._go_to_match(search.nearest(direction, origin))
 
     def _go_to_match(self, match: int | None) -> None:
         self.match = match
@@ -338,7 +338,7 @@ class LogView(Rows):
             self.update_rows()
             return
         self.pause()
-        if (index := self._match_index) is not None and self.search.query.marks(self.source.rows[index]):
+        if (index := self._match_index) is not None and self.search.query.spans(self.source.rows[index]):
             self._scroll_to_row(self.source.rows[index].position)
             self.update_rows()
         else:

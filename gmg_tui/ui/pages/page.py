@@ -115,7 +115,7 @@ class LogPage(Page):
     def on_mount(self) -> None:
         """Opens the log at its end."""
         self._log.focus()
-        self._log.empty = "The log is empty, or cannot be read."
+        self._log.empty_text = "The log is empty, or cannot be read."
         self._log.open(self._source)
 
     def title_pieces(self) -> Iterable[Piece]:

@@ -231,7 +231,7 @@ class Pane(Vertical):
         worker = self._view.worker_on(self._slot)
         line_count = worker.log_lines if worker is not None else 0
         empty_text = f"{self._slot} has printed nothing yet. Setup shows its command line."
-        self.log_view.empty = empty_text if worker is not None and not line_count else ""
+        self.log_view.empty_text = empty_text if worker is not None and not line_count else ""
         self.log_view.show_newest(line_count)
 
     @property
