@@ -113,7 +113,7 @@ class Engine:
             with contextlib.suppress(OSError, TimeoutError):  # the session needs no commit
                 script_commit = await asyncio.wait_for(asyncio.wrap_future(commit), _COMMIT_TIMEOUT_S)
             # No await until all parts exist, or samples would be lost.
-            self._sampling = self._sampler()  # early: slow GPUs' metrics are needed for the first frame
+            self._sampler = self._start_sampler()  # early: slow GPUs' metrics are needed for the first frame
             self._pipes = Pipes(self._logs.is_full)
             self._egl = egl.EglProbe()
             self._notifications = Notifications(self._spec, lambda text: self._supervisor.note("notify", text))
@@ -255,7 +255,7 @@ class Engine:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_NVML_CLOSE_TIMEOUT_S):
-                if self._sampling is None or await in_daemon_thread(self._sampling.stop):
+                if self._sampler is None or await in_daemon_thread(self._sampler.stop):
                     await in_daemon_thread(nvml.close)
 
     async def _close_server(self) -> None:
@@ -337,7 +337,7 @@ class Engine:
         self._supervisor.end(kill=kill, reason=self._reason)
         self.shutdown_requested.set()
 
-    def _sampler(self) -> Sampler | None:
+    def _start_sampler(self) -> Sampler | None:
         loop, nvml = asyncio.get_running_loop(), self._hardware.nvml
         if nvml is None:
             return None

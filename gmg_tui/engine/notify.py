@@ -16,7 +16,7 @@ FINISH_TIMEOUT_S = 2 * COMMAND_TIMEOUT_S
 MAX_EVENTS = 1000
 _MAX_OCCURRENCES = 16
 """Maximum occurrences in a snapshot; a client further behind misses some."""
-_MAX_WAITING = 32
+_MAX_WAITING_OCCURRENCES = 32
 """Maximum occurrences waiting for their commands; further ones run none, except the session's end."""
 
 
@@ -60,7 +60,7 @@ class Notifications:
         if quiet:
             return
         self.newest = (*self.newest[1 - _MAX_OCCURRENCES :], occurrence)
-        if self._commands and (len(self._waiting) < _MAX_WAITING or kind is OccurrenceKind.ENDED):
+        if self._commands and (len(self._waiting) < _MAX_WAITING_OCCURRENCES or kind is OccurrenceKind.ENDED):
             self._waiting.append(occurrence)
             if self._task is None or self._task.done():
                 self._task = asyncio.create_task(self._run_all(), name="notify")

@@ -22,7 +22,7 @@ from gmg_tui.engine.output.history import STEP_S
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.records.session_files import SessionFiles
 from gmg_tui.engine.supervisor import Supervisor
-from gmg_tui.engine.workers.slot import EngineSlot, find_others
+from gmg_tui.engine.workers.slot import EngineSlot, update_others
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.gpu.processes import describe
 from gmg_tui.machine.processes import Scans, Table, absolute_paths, files_open_for_writing
@@ -80,8 +80,8 @@ class Observer:
         }
         try:
             async with asyncio.TaskGroup() as tasks:
-                for part, loop in loops.items():
-                    tasks.create_task(self._faults.keep_running(part, loop), name=part)
+                for name, loop in loops.items():
+                    tasks.create_task(self._faults.keep_running(name, loop), name=name)
         finally:
             self._faults.guard("records", lambda: self.recorder.keep(self.snapshot()))
 
@@ -103,7 +103,7 @@ class Observer:
             views = guard("alerts", self._diagnose, views, now) or views
             moment = clock.unix(now)
             for engine_slot, view in zip(self._work.slots.values(), views, strict=True):
-                guard("histories", engine_slot.remember, moment, view)
+                guard("histories", engine_slot.add_to_history, moment, view)
             snapshot = partial(self.snapshot, views)
             guard("records", self.recorder.beat, moment, views, self._work.slots, snapshot)
             guard("clients", send, guard("clients", snapshot) if self.watched else None)
@@ -126,7 +126,7 @@ class Observer:
                 for attempt in attempts:
                     self._faults.guard("the scan of processes", attempt.inspect, table, now)
                 self._find_misplaced(attempts)
-                await find_others(self._work.slots.values(), self._work.session.spec)
+                await update_others(self._work.slots.values(), self._work.session.spec)
                 if now - self._files_read_at >= _FILES_INTERVAL_S:
                     self._files_read_at = now
                     for attempt in attempts:
@@ -281,7 +281,7 @@ class Observer:
         """Returns the details of a slot: of its worker, if any, and its GPU's processes. Raises `GmgError`."""
         engine_slot = self._work.engine_slot(slot)
         worker_slot = engine_slot.lead or engine_slot
-        details = Details(slot, (), self._work.session.spec.cwd, {}, (), "not asked yet", ())
+        details = Details(slot, (), self._work.session.spec.cwd, {}, (), "unknown before the first attempt", ())
         if worker_slot.worker is not None:
             details = await worker_slot.worker.details()
         sample = worker_slot.sample

@@ -75,7 +75,7 @@ class Supervisor:
         self._work_started: float | None = time.monotonic()
         """Start of the current work, monotonic seconds; None while there is none."""
         self._worked_s = 0.0
-        """Seconds of work before the current."""
+        """Seconds of work before the current work."""
         self._ending = False
         self._end_requested_at: float | None = None
         """Time of the first request to end, monotonic seconds."""
@@ -132,11 +132,11 @@ class Supervisor:
 
     def update_leases(self, update: Callable[[Set[str | None]], Set[str]]) -> None:
         """Calls `update` with the UUIDs of the GPUs that are needed; it returns those that other sessions have taken."""
-        jobs, slots = self.queue, self.slots.values()
-        needed = {slot.gpu_uuid for slot in slots} if jobs is None else jobs.board.needed()
+        queue, slots = self.queue, self.slots.values()
+        needed = {slot.gpu_uuid for slot in slots} if queue is None else queue.board.needed()
         taken = update(frozenset() if self.all_ended.is_set() else needed)
-        if jobs is not None:
-            jobs.board.taken = taken
+        if queue is not None:
+            queue.board.taken = taken
 
     # Commands
 
@@ -240,7 +240,7 @@ class Supervisor:
 
 
 def _mismatch(engine_slot: EngineSlot, expected: Seen | None) -> str | None:
-    """Returns the difference of the slot's job from the `expected` one (None: any), in words; None without one."""
+    """Returns a message if the slot's job or attempt is not the `expected` one (None: any); None if it is."""
     if expected is None:
         return None
     slot, current = engine_slot.slot.name, engine_slot.view()

@@ -43,7 +43,7 @@ class JobQueue:
         """Numbers of the ended jobs, in ending order."""
         self._states: Counter[WorkerState] = Counter()
         """The number of ended jobs by state."""
-        self._finished, self._finished_s = 0, 0.0
+        self._finished_count, self._finished_s = 0, 0.0
         """The number of finished jobs, and the sum of their seconds."""
         ordered = sorted(self.records.values(), key=lambda record: (record.position, record.number))
         for record in ordered:
@@ -88,9 +88,9 @@ class JobQueue:
 
         `occupied_s` maps each running job's number to the seconds it has occupied its slots.
         """
-        if not self._finished or not lanes:
+        if not self._finished_count or not lanes:
             return None
-        usual_s = self._finished_s / self._finished
+        usual_s = self._finished_s / self._finished_count
         rest = [(max(0.0, usual_s - spent_s), self.records[number].width) for number, spent_s in occupied_s.items()]
         if rest and not self.waiting and not any(rest_s for rest_s, _ in rest):
             return None  # the running jobs take longer than usual
@@ -177,7 +177,7 @@ class JobQueue:
         self._ended[record.number] = None
         self._states[record.state] += 1
         if record.state is WorkerState.FINISHED and record.elapsed_s is not None:
-            self._finished += 1
+            self._finished_count += 1
             self._finished_s += record.elapsed_s
         self.version += 1
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from gmg_tui.jobs.tune.fit import MIN_INTERVAL, t_95
+from gmg_tui.jobs.tune.fit import MIN_MARGIN, t_95
 
 BLOCK_S = 10.0
 """Length of a block, equal to the window of the current rate: shorter blocks would repeat its samples."""
@@ -55,7 +55,7 @@ def compare_rates(before: Mapping[str, MeasuredRate], after: Mapping[str, Measur
     mean, interval_pct = fmean(logs), None
     if errors:
         # Add the degrees of freedom, as the spread of two or three slots is uncertain.
-        half_width = max(MIN_INTERVAL, t_95(sum(freedom for _, freedom in errors)) * max(error for error, _ in errors))
+        half_width = max(MIN_MARGIN, t_95(sum(freedom for _, freedom in errors)) * max(error for error, _ in errors))
         interval_pct = _pct(mean - half_width), _pct(mean + half_width)
     return RateChange(_pct(mean), interval_pct, len(pairs))
 

@@ -229,7 +229,7 @@ async def test_a_failed_rank_waits_for_a_newer_sample() -> None:
     )
     failed = cast("LocalAttempt", attempt)
     before = time.monotonic()
-    waiting = asyncio.create_task(LocalAttempt._next_sample(failed))
+    waiting = asyncio.create_task(LocalAttempt._wait_for_sample(failed))
     await asyncio.sleep(0)
     LocalAttempt.measure(failed, None, before, 1)
     for _ in range(9):
@@ -298,7 +298,7 @@ def test_a_slot_that_is_not_ready_twice_stays_closed_after_the_first_pause(monke
 def test_the_memory_in_a_sample_from_before_an_attempt_is_not_its_own() -> None:
     memory = GpuMemory("gpu0")
     memory.measure(GpuSample("A", memory_used_mib=100.0))
-    attempt = SimpleNamespace(started_clock=10.0, memory=memory, meter=Meter(), _count_times=lambda: None)
+    attempt = SimpleNamespace(started_at=10.0, memory=memory, meter=Meter(), _count_times=lambda: None)
     for now, used_mib in ((9.0, 5000.0), (11.0, 300.0)):
         sample = GpuSample("A", memory_used_mib=used_mib)
         Readings.measure(cast("Readings", attempt), sample, WorkerState.RUNNING, now, 1, frozenset())

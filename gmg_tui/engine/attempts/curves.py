@@ -32,16 +32,16 @@ class _Points:
         self.highest: Metric | None = None
         self.count, self.interval_s = 0, MIN_INTERVAL_S
 
-    def add(self, value: Metric) -> None:
+    def add(self, metric: Metric) -> None:
         self.count += 1
-        if math.isfinite(value.value):
-            self.last_finite = value.value
-            self.lowest = min(self.lowest or value, value, key=_value)
-            self.highest = max(self.highest or value, value, key=_value)
+        if math.isfinite(metric.value):
+            self.last_finite = metric.value
+            self.lowest = min(self.lowest or metric, metric, key=_value)
+            self.highest = max(self.highest or metric, metric, key=_value)
         points = self.points
         if len(points) > 1 and points[-1].at - points[-2].at < self.interval_s:
             points.pop()
-        points.append(value)
+        points.append(metric)
         if len(points) > MAX_POINTS:
             points[:-1] = points[:-1:2]
             self.interval_s *= 2
@@ -67,21 +67,21 @@ class Curves:
         self.broken: dict[str, BrokenMetric] = {}
         self._points: dict[str, _Points] = {}
 
-    def add(self, values: Iterable[Metric], unit: str = "step") -> None:
-        """Adds values in the order they were reported; `unit` names their steps."""
-        for value in values:
-            if abs(value.value) > MAX_VALUE:
-                value = value._replace(value=math.copysign(math.inf, value.value))
-            if (points := self._points.get(value.name)) is None:
+    def add(self, metrics: Iterable[Metric], unit: str = "step") -> None:
+        """Adds metrics in the order they were reported; `unit` names their steps."""
+        for metric in metrics:
+            if abs(metric.value) > MAX_VALUE:
+                metric = metric._replace(value=math.copysign(math.inf, metric.value))
+            if (points := self._points.get(metric.name)) is None:
                 if len(self._points) >= MAX_CURVES:
                     continue
-                points = self._points[value.name] = _Points()
-            points.add(value)
-            if math.isfinite(value.value):
-                self.broken.pop(value.name, None)
-            elif value.name not in self.broken:
-                at = f"{unit} {value.step:,}" if value.step is not None else ""
-                self.broken[value.name] = BrokenMetric(value.value, points.last_finite, at, unix(value.at))
+                points = self._points[metric.name] = _Points()
+            points.add(metric)
+            if math.isfinite(metric.value):
+                self.broken.pop(metric.name, None)
+            elif metric.name not in self.broken:
+                at = f"{unit} {metric.step:,}" if metric.step is not None else ""
+                self.broken[metric.name] = BrokenMetric(metric.value, points.last_finite, at, unix(metric.at))
 
     @property
     def newest(self) -> dict[str, float | None]:
@@ -89,6 +89,6 @@ class Curves:
         return {name: points.points[-1].value for name, points in self._points.items()}
 
     def view(self, name: str = "", count: int = 0) -> dict[str, Curve]:
-        """Returns the curve of metric `name` ("": all curves), by name, with at most `count` points each (0: all)."""
+        """Returns the curve of metric `name` ("": of all metrics), by name, with at most `count` points each (0: all)."""
         shift_s = unix(0.0)
         return {key: points.view(shift_s, count) for key, points in self._points.items() if name in ("", key)}

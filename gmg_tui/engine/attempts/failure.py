@@ -104,8 +104,8 @@ def _advise_order(failure: Failure, spec: RunSpec) -> Failure:
     if not refused or _REJECTION.search(failure.reason) is None:
         return failure
     verb = "goes" if len(refused) == 1 else "go"
-    order = " ".join([*(f"{option} …" for option in refused), *(["-m"] if spec.module else [])])
-    advice = f"gmg-tui's {' and '.join(refused)} {verb} before the script: gmg-tui {order} {spec.script}"
+    usage = " ".join([*(f"{option} …" for option in refused), *(["-m"] if spec.module else [])])
+    advice = f"gmg-tui's {' and '.join(refused)} {verb} before the script: gmg-tui {usage} {spec.script}"
     return failure._replace(advice=advice)
 
 

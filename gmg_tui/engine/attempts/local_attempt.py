@@ -154,7 +154,7 @@ class LocalAttempt:
         self._last_shown = readings.reader.state, readings.reader.phase
         self.life, self._is_prepared = Life.ALIVE, True
         self._worker.on_prepared()
-        readings.begin()
+        readings.write_separator()
         folder, env = readings.counts.folder, launch.environment.full
         env = env if folder is None else {**env, probe.FOLDER_VARIABLE: str(folder)}
         try:
@@ -231,10 +231,10 @@ class LocalAttempt:
             return outcome
         failure = readings.explain(failure, self.exit_code)
         if failure.kind is FailureKind.DEVICE and self.task.rank is not None and self.slot.gpu is not None:
-            await self._next_sample()
+            await self._wait_for_sample()
         return outcome._replace(failure=blame_gpu(failure, self._sample))
 
-    async def _next_sample(self) -> None:
+    async def _wait_for_sample(self) -> None:
         """Waits for the GPU's next sample, which may show that it is lost, while the other ranks are ended."""
         now = time.monotonic()
         with suppress(TimeoutError):
@@ -349,8 +349,8 @@ class LocalAttempt:
         return structs.replace(
             record,
             pid=self._process.pid if self._process.started else None,
-            started=unix(readings.started_clock),
-            ended=unix(readings.ended_clock) if readings.ended_clock is not None else None,
+            started=unix(readings.started_at),
+            ended=unix(readings.ended_at) if readings.ended_at is not None else None,
             exit_code=self.exit_code,
             state=self.end[0] if self.end is not None else record.state,
             reason=self.end[1] if self.end is not None else None,

@@ -102,7 +102,7 @@ class LocalHost:
         self.pipes = pipes
         self.watchdog = WatchdogClient()
         self.result_names = set[str]()
-        """Metric names reported by any attempt; shared, because their number is limited."""
+        """Names of the metrics reported by any attempt, shared because their number is limited."""
         self.scans = Scans()
         self.formats: list[formats.Format] = []
         """The line formats in the user's settings and options."""
@@ -124,8 +124,8 @@ class LocalHost:
         self._cores_near_gpus = numa.near_cores(session.slots) if spec.pin and spec.simulate is None else {}
         """The CPU cores near each slot's GPU, on machines with several NUMA nodes."""
 
-    def attempt(self, slot: EngineSlot, worker: Worker) -> LocalAttempt:
-        """Returns an attempt of a worker's task on its slot."""
+    def create_attempt(self, slot: EngineSlot, worker: Worker) -> LocalAttempt:
+        """Returns a new attempt of a worker's task on its slot."""
         return LocalAttempt(self, slot.ring, slot.memory, worker)
 
     async def rendezvous_address(self, slots: Sequence[str]) -> tuple[str, int]:
@@ -149,7 +149,7 @@ class LocalHost:
         if not self.spec.probe:
             return Counts(None)
         return Counts(
-            await self.from_disk(
+            await self.await_disk(
                 "the folder of the probe's counts", lambda: make_folder(self.spec.name), report, object()
             )
         )
@@ -167,23 +167,23 @@ class LocalHost:
         folder = agent.logs if agent is not None and agent.logs else self.spec.folder
         return Log(self._logs, Path(folder) / path, self.spec.log_max_bytes)
 
-    async def from_disk(self, source: str, function: Callable[[], _T], report: Report, key: Hashable = None) -> _T:
+    async def await_disk(self, source: str, function: Callable[[], _T], report: Report, key: Hashable = None) -> _T:
         """Runs `function`, which may wait for a disk; the wait reason on the screen names `source`.
 
         Concurrent calls with the same `source` and `key` are merged. Raises `GmgError` if the disk does not answer in time.
         """
         try:
             times_s = _DISK_REPORT_DELAY_S, _DISK_TIMEOUT_S
-            return await self._call((source, key), function, lambda: report(f"for {source}"), times_s)
+            return await self._share((source, key), function, lambda: report(f"for {source}"), times_s)
         except TimeoutError:
             raise GmgError(f"{source} has not answered for {_DISK_TIMEOUT_S:.0f} s", 1) from None
         finally:
             report(None)
 
-    async def _call(
+    async def _share(
         self, key: Hashable, function: Callable[[], _T], report: Callable[[], None], times_s: tuple[float, float]
     ) -> _T:
-        """Returns the result of `function`, or of the running call with the same key.
+        """Calls `function`, or joins the running call with the same key. Returns its result.
 
         `times_s` are the seconds before it calls `report`, and before it raises `TimeoutError`; the function keeps running.
         """
@@ -217,7 +217,7 @@ class LocalHost:
         `report` gets the wait reason. Raises `NvmlUnavailable`, or `GmgError` if a disk fails or does not answer.
         """
         if self.spec.agent is not None:
-            await self.from_disk("the disk with the script", self._check_owners, report)
+            await self.await_disk("the disk with the script", self._check_owners, report)
         number = task.attempt_number(rendezvous)
         gpu_index = egl_index = None
         if slot.gpu is not None:
@@ -229,12 +229,12 @@ class LocalHost:
             note = "a CPU slot: Genesis uses the first EGL device that works"
         values = {**values_for(slot, task.index, task.count, gpu_index), **task.values}
         args, env = tuple(fill(arg, values) for arg in task.args), task.env
-        checkpoint, not_continued = await self._checkpoint(task, report)
+        checkpoint, not_continued = await self._find_checkpoint(task, report)
         if checkpoint is not None:
             task = replace(task, checkpoints=relocate(task.checkpoints, checkpoint))
             resume_values = {**values, **checkpoint_values(Path(checkpoint.path))}
             args += tuple(fill(arg, resume_values) for arg in task.resume_args)
-        cores = self._cores(slot, task, {**os.environ, **env})
+        cores = self._cores_for(slot, task, {**os.environ, **env})
         # Simulated workers report their GPU use in this folder.
         simulation = {} if self.spec.simulate is None else {VARIABLE: str(Path(self.spec.folder, FOLDER))}
         own = {
@@ -251,11 +251,11 @@ class LocalHost:
             own=own | ({"GMG_JOB": str(task.job), "GMG_JOB_NAME": task.name} if task.job is not None else {}),
             gpu_index=gpu_index,
             egl_index=egl_index,
-            threads=self._threads(cores),
+            threads=self._thread_count(cores),
             robosuite=self._robosuite,
             extra={name: fill(value, values) for name, value in env.items()} | simulation,
             rank_variables={} if rendezvous is None else variables(rendezvous, {**os.environ, **env}),
-            devices=await self._devices(task.cards, report)
+            devices=await self._visible_devices(task.cards, report)
             if rendezvous is None or not rendezvous.virtual_local_rank
             else (),
         )
@@ -267,13 +267,13 @@ class LocalHost:
             self.spec.cwd,
             rendezvous.error_file if rendezvous is not None else None,
         )
-        await self.from_disk(
+        await self.await_disk(
             "the disk with the kernel cache", lambda: clear_locks(full, cwd), report, caches.kernel_cache(full, cwd)
         )
         if error_file is not None:
-            await self.from_disk("the disk of the session", lambda: make_rank_folder(error_file), report, error_file)
+            await self.await_disk("the disk of the session", lambda: make_rank_folder(error_file), report, error_file)
         templates = task.args
-        phase_times = await self.from_disk(
+        phase_times = await self.await_disk(
             "the disk with the session's state", lambda: self.script_times.history(templates), report, templates
         )
         module, script = (("-m",) if self.spec.module else ()), self.spec.script
@@ -295,14 +295,14 @@ class LocalHost:
             cores,
         )
 
-    def _cores(self, slot: Slot, task: Task, environ: Mapping[str, str]) -> frozenset[int] | None:
+    def _cores_for(self, slot: Slot, task: Task, environ: Mapping[str, str]) -> frozenset[int] | None:
         """Returns the cores near its GPUs to pin an attempt to; None for no pinning, such as when the user binds threads."""
         if any(name in environ for name in numa.BINDING_VARIABLES):
             return None
         own = (slot,) if task.rank is not None or not task.cards else task.cards
         return numa.cores_near_any((card.name for card in own), self._cores_near_gpus)
 
-    def _threads(self, cores: frozenset[int] | None) -> int:
+    def _thread_count(self, cores: frozenset[int] | None) -> int:
         """Returns the number of threads for an attempt pinned to `cores` (None: not pinned)."""
         threads = thread_share(usable_cpus(), self._count)
         if cores is None:
@@ -312,16 +312,16 @@ class LocalHost:
             thread_share(len(cores), sum(not cores.isdisjoint(near) for near in self._cores_near_gpus.values())),
         )
 
-    async def _checkpoint(self, task: Task, report: Report) -> tuple[Checkpoint | None, str | None]:
+    async def _find_checkpoint(self, task: Task, report: Report) -> tuple[Checkpoint | None, str | None]:
         """Returns the checkpoint to continue from, or the reason that none can be used."""
         if not task.resume_args or not task.checkpoints:
             return None, None
         saved, disk = task.checkpoints, "the disk with the checkpoints"
         trust = Trust(self.spec.code_paths, (sessions.RECORD, sessions.ENGINE_LOG))
-        found = await self.from_disk(disk, lambda: newest_intact(saved, trust), report, saved)
+        found = await self.await_disk(disk, lambda: newest_intact(saved, trust), report, saved)
         return (None, found) if isinstance(found, str) else (found, None)
 
-    async def _devices(self, cards: tuple[Slot, ...], report: Report) -> tuple[str, ...]:
+    async def _visible_devices(self, cards: tuple[Slot, ...], report: Report) -> tuple[str, ...]:
         """Returns the names of these slots' GPUs for `CUDA_VISIBLE_DEVICES`."""
         names = []
         for card in cards:
@@ -340,7 +340,7 @@ class LocalHost:
             return gpu.index
         times_s = LATE_S, MAX_DRIVER_WAIT_S
         try:
-            return await self._call(uuid, lambda: nvml.index_of(uuid), lambda: report(DRIVER_WAIT_REASON), times_s)
+            return await self._share(uuid, lambda: nvml.index_of(uuid), lambda: report(DRIVER_WAIT_REASON), times_s)
         except TimeoutError:
             raise DriverSilentError(timeout_text(MAX_DRIVER_WAIT_S)) from None
 

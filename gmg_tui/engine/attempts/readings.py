@@ -52,13 +52,13 @@ class Readings:
         self, launch: Launch, host: LocalHost, log: Log, ring: RingBuffer, counts: Counts, on_print: Callable[[], None]
     ) -> None:
         self.launch = launch
-        self.started_clock = time.monotonic()
-        self.ended_clock: float | None = None
+        self.started_at = time.monotonic()
+        self.ended_at: float | None = None
         self.reported = ReportedResults(host.result_names)
         """The results from the script's `gmg:result` lines, and its named metrics."""
         self.reader = Reader(
             launch.slot.gpu is not None,
-            self.started_clock,
+            self.started_at,
             rank=launch.rendezvous is not None or host.is_torchrun,
             formats=host.formats,
             args=launch.args,
@@ -94,7 +94,7 @@ class Readings:
 
     # Output
 
-    def begin(self) -> None:
+    def write_separator(self) -> None:
         """Writes a line that separates the attempt's output from earlier output, if there may be any."""
         task, number = self.launch.task, self.launch.number
         job = f"job {task.job} · {task.name} · " if task.job is not None else ""
@@ -186,8 +186,8 @@ class Readings:
 
     def mark_ended(self) -> None:
         """Records the end on the monotonic clock, so that setting the system clock does not add a day to an attempt."""
-        if self.ended_clock is None:
-            self.ended_clock = time.monotonic()
+        if self.ended_at is None:
+            self.ended_at = time.monotonic()
             self.memory.mark_ended()
 
     # Measurements
@@ -222,7 +222,7 @@ class Readings:
         self, sample: GpuSample | None, state: WorkerState, now: float, sharers: int, own: frozenset[int]
     ) -> None:
         """Applies a GPU sample (None on a CPU slot), also after its end; `own` are its PIDs, `sharers` counts live workers."""
-        is_live = state.live and now >= self.started_clock  # the sample may be older
+        is_live = state.live and now >= self.started_at  # the sample may be older
         self.memory.measure(sample, own, live=is_live)
         if is_live and sample is not None:
             running = state is WorkerState.RUNNING
@@ -282,13 +282,13 @@ class Readings:
             progress=reader.progress,
             metrics=self.curves.newest,
             had_progress=reader.had_progress,
-            comparable=reader.running_s(self.ended_clock or time.monotonic()) >= SETTLE_S,
+            comparable=reader.running_s(self.ended_at or time.monotonic()) >= SETTLE_S,
             gpu_util_mean_pct=meter.gpu_util_pct.value,
             memory_peak_mib=self.memory.peak_mib,
             power_mean_w=meter.power_w.value,
             energy_j=meter.energy_j,
             output_bytes=self.output_bytes,
-            start_s=None if reader.first_running is None else max(0.0, reader.first_running - self.started_clock),
+            start_s=None if reader.first_running is None else max(0.0, reader.first_running - self.started_at),
             memory_rss_peak_mib=self.activity.memory_rss_peak_mib,
             checkpoints=self.checkpoints,
             continued_from=self.launch.continued_from,
@@ -356,7 +356,7 @@ class Readings:
             broken=self.curves.broken,
             newest_line=clean(self.newest_line) if self.reader.metrics else "",
             is_bar=self.reader.is_bar,
-            limit=Limit(unix(self.started_clock) + timeout_s, "--timeout") if timeout_s is not None else None,
+            limit=Limit(unix(self.started_at) + timeout_s, "--timeout") if timeout_s is not None else None,
         )
 
     def _signs(self, state: WorkerState, now: float, survivors: str | None) -> Iterator[Sign]:

@@ -153,7 +153,7 @@ class Fleet:
         self.session, self._slots = session, slots
         self._on_change()
 
-    def attempt(self, engine_slot: EngineSlot, worker: Worker) -> RemoteAttempt:
+    def create_attempt(self, engine_slot: EngineSlot, worker: Worker) -> RemoteAttempt:
         """Returns a new attempt of a worker's task on its slot's node."""
         return RemoteAttempt(self._nodes[engine_slot.slot.node], worker)
 

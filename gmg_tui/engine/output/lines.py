@@ -122,7 +122,7 @@ class RingBuffer:
         del self._lines[:drop_count]
 
     def lines_from(self, number: int) -> tuple[int, list[bytes]]:
-        """Returns the kept lines from `number` on, after the number of the first."""
+        """Returns the number of the first kept line from `number` on, and the lines."""
         start = max(number, self.end - len(self._lines))
         if start >= self.end:
             return self.end, []

@@ -64,7 +64,7 @@ class EngineSlot:
         self.others: tuple[GpuProcess, ...] = ()
         self._watch = Watch()
         self._watched: tuple[Worker | None, Attempt | None] = None, None
-        """The worker and the attempt that the alerts are about."""
+        """The worker and the attempt of the alerts."""
         self._created_at = time.monotonic()
 
     @property
@@ -92,7 +92,7 @@ class EngineSlot:
         if self.attempt is not None:
             self.attempt.measure(sample, now, max(1, sharers))
 
-    def remember(self, moment: float, view: model.Worker) -> None:
+    def add_to_history(self, moment: float, view: model.Worker) -> None:
         """Adds a point to the history; `moment` is Unix time in seconds, `view` the slot as clients see it."""
         if self.worker is not None:
             sample = self.sample or GpuSample("")
@@ -129,7 +129,7 @@ class EngineSlot:
         return self._watch.alerts if self._watched == (worker, newest) else ()
 
     def diagnose(self, view: model.Worker, now: float, worker: Worker | None) -> list[Alert]:
-        """Raises the alerts of a worker, or (None) of the slot. Returns the cleared alerts if it runs.
+        """Raises the alerts of a worker, or (None) of the slot. Returns the alerts that have cleared, if it runs.
 
         `view` is the worker or slot as clients see it, `now` is monotonic seconds.
         """
@@ -169,7 +169,7 @@ def _signs(worker: Worker, view: model.Worker) -> Iterator[Sign]:
         yield Sign("cache", "recovered from a cache race with another worker by restarting")
 
 
-async def find_others(slots: Iterable[EngineSlot], spec: RunSpec) -> None:
+async def update_others(slots: Iterable[EngineSlot], spec: RunSpec) -> None:
     """Updates the slots' lists of GPU processes outside the session."""
     engine_slots, name = tuple(slots), spec.agent.session if spec.agent is not None else spec.name
     own = {pid for slot in engine_slots if slot.attempt is not None for pid in slot.attempt.pids}

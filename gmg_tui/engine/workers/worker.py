@@ -36,7 +36,7 @@ class Worker:
     """A job on a slot, and the commands for it; `group` is the group of a rank, if this engine manages it.
 
     Attributes:
-        task: The task of the next attempt, or of a current one.
+        task: The task of the current attempt, unless edited since, and of the next.
         policy: Decides when the next attempt is due; shared by the ranks of a group.
         newest: The newest prepared attempt; None before the first.
         past: Records of earlier attempts, oldest first.
@@ -77,7 +77,7 @@ class Worker:
         self._attempt: Attempt | None = None
         """The current attempt, from its preparation to the outcome."""
         self._idle_state = WorkerState.WAITING
-        self._displayed = WorkerState.WAITING
+        self._reported_state = WorkerState.WAITING
         self._stop_reason: str | None = None
         """The reason it was stopped; None if by the user."""
         self._is_done = False
@@ -108,7 +108,7 @@ class Worker:
         if self._group is None and self.newest is not None and (last := self.attempt) is not None:
             number = self.newest.task.first_attempt + 1
             self.task = replace(self.task, checkpoints=before_nan(last), first_attempt=number)
-        attempt = self._attempt = self._workplace.attempt(self._engine_slot, self)
+        attempt = self._attempt = self._workplace.create_attempt(self._engine_slot, self)
         self._enter_waiting()
         outcome = await attempt.run()
         if self._group is not None:
@@ -183,8 +183,8 @@ class Worker:
 
     def changed(self) -> None:
         """Reports a change that clients should see."""
-        if is_new_state := (state := self.state) is not self._displayed:
-            self._displayed, self.state_since = state, time.monotonic()
+        if is_new_state := (state := self.state) is not self._reported_state:
+            self._reported_state, self.state_since = state, time.monotonic()
         self._recorder.changed(self, is_new_state=is_new_state)
 
     def on_prepared(self) -> None:
@@ -365,7 +365,7 @@ class Worker:
     async def details(self) -> Details:
         """Returns the content of its details page. Raises `GmgError` if a node does not send it."""
         if self.newest is None:
-            return Details(self.slot.name, (), self._workplace.spec.cwd, {}, (), "not asked yet", ())
+            return Details(self.slot.name, (), self._workplace.spec.cwd, {}, (), "unknown before the first attempt", ())
         details, newest = await self.newest.details(), self.newest.record()
         return structs.replace(
             details, attempts=(*self.past, newest), args=self.task.args, extra_env=dict(self.task.env)

@@ -29,9 +29,9 @@ def recommended(record: Record) -> int:
 
 def leaders(record: Record) -> list[int]:
     """Returns up to three values to repeat, all within the knee: the smallest, then the fastest ones."""
-    within = _within_knee(record, record.points(repeats=False))
-    ranking = sorted(within[1:], key=lambda point: -point.score)
-    return list(dict.fromkeys([within[0].value, *(point.value for point in ranking)]))[:3]
+    within_knee = _within_knee(record, record.points(repeats=False))
+    ranking = sorted(within_knee[1:], key=lambda point: -point.score)
+    return list(dict.fromkeys([within_knee[0].value, *(point.value for point in ranking)]))[:3]
 
 
 def answer(record: Record) -> Answer:
@@ -44,9 +44,9 @@ def answer(record: Record) -> Answer:
     return Answer(
         model=model,
         slots=names,
-        recommended=_best(record, recommended(record)),
-        fastest=_best(record, _fastest(_candidates(record)).value),
-        largest=_best(record, record.curve.top.value),
+        recommended=_summarize(record, recommended(record)),
+        fastest=_summarize(record, _fastest(_candidates(record)).value),
+        largest=_summarize(record, record.curve.top.value),
         edge=record.edge,
         memory=None if line is None else MemoryLine(line.base_mib, line.per_unit_mib, record.memory_end),
         together=_joint_result(record, recommended(record)),
@@ -93,7 +93,7 @@ def _within_knee(record: Record, points: list[Point]) -> list[Point]:
     return list(filter(reaches, points))
 
 
-def _best(record: Record, value: int) -> Best:
+def _summarize(record: Record, value: int) -> Best:
     trials = [trial for trial in record.alone if (trial.value, trial.state) == (value, TrialState.MEASURED)]
     scores = record.scores(value, TrialKind.CONFIRM) or record.scores(value)
     return Best(

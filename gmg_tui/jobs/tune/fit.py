@@ -11,9 +11,9 @@ from typing import NamedTuple, TypeVar
 from gmg_tui.model.tuning import TrialKind, TuneSpec
 
 _FIT_ROUNDS = 8
-_MIN_GAP = 0.04
+_MIN_DIFF = 0.04
 """Relative difference above which a slot is corrected for if the noise is unknown."""
-MIN_INTERVAL = 0.005
+MIN_MARGIN = 0.005
 """Minimum relative half-width of an interval; rates that drift by less than twice that are steady."""
 
 _T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
@@ -54,7 +54,7 @@ class Fit(NamedTuple):
         if self.freedom < 2:
             return None
         freedom = self.freedom - 1
-        return 100 * max(MIN_INTERVAL, t_95(freedom) * self.spread * math.sqrt(self.freedom / freedom / count))
+        return 100 * max(MIN_MARGIN, t_95(freedom) * self.spread * math.sqrt(self.freedom / freedom / count))
 
 
 def fit(samples: Sequence[Sample]) -> Fit:
@@ -74,7 +74,7 @@ def fit(samples: Sequence[Sample]) -> Fit:
     significant = {
         slot: log
         for slot, log in logs.items()
-        if abs(log) > (t_95(freedom) * max(MIN_INTERVAL, spread * math.sqrt(2 / counts[slot])) if freedom else _MIN_GAP)
+        if abs(log) > (t_95(freedom) * max(MIN_MARGIN, spread * math.sqrt(2 / counts[slot])) if freedom else _MIN_DIFF)
     }
     spread, freedom = _spread(samples, significant)
     return Fit({slot: math.exp(log) for slot, log in significant.items()}, spread, freedom)
@@ -138,7 +138,7 @@ class RateMeter:
             previous = len(self._marks) - 2
             if previous > self._steady_from:
                 steady = _rate(self._marks[self._steady_from], self._marks[previous])
-                if abs(_rate(self._marks[previous], mark) - steady) > 2 * MIN_INTERVAL * abs(steady):
+                if abs(_rate(self._marks[previous], mark) - steady) > 2 * MIN_MARGIN * abs(steady):
                     self._steady_from = previous
 
     @property

@@ -78,7 +78,7 @@ async def test_an_edit_before_the_node_reports_the_start_runs_with_the_new_argum
     node = Node("n1", spec, Local("1"), lambda: None, lambda _: None)
     node.available.set()
     slot = Slot("n1/cpu0", node="n1")
-    place = MagicMock(attempt=lambda _, worker: RemoteAttempt(node, worker))
+    place = MagicMock(create_attempt=lambda _, worker: RemoteAttempt(node, worker))
     place.spec = spec
     worker = Worker(EngineSlot(slot, 0, 1), Task((), {}, 0, 1), place, MagicMock())
     running = asyncio.create_task(worker.run())

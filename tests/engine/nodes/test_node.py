@@ -264,7 +264,7 @@ async def test_a_rank_whose_node_is_lost_during_rendezvous_fails_for_that_reason
 async def test_an_attempt_that_is_stopped_before_its_agent_begins_it_has_an_outcome(cause: StopCause) -> None:
     spec = spec_for(agent=AgentSpec("n1", "sim", "id", ""))
     host, slot = MagicMock(), EngineSlot(Slot("cpu0"), 0, 1)
-    host.spec, host.attempt = spec, lambda slot, worker: LocalAttempt(host, slot.ring, slot.memory, worker)
+    host.spec, host.create_attempt = spec, lambda slot, worker: LocalAttempt(host, slot.ring, slot.memory, worker)
     agent = Agent({"cpu0": slot}, host, MagicMock(), lambda: None)
     assignment = Assignment(1, Task((), {}, 0, 1), stop=Stop(cause))
     agent.assign(agent, SetSlot("cpu0", msgspec.Raw(msgspec.msgpack.encode(assignment))))
