@@ -42,7 +42,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
     def __init__(
         self, engine: Source, *, theme: str | None = None, ascii_only: bool = False, web: bool = False
     ) -> None:
-        self._text_filters = [themes.TextFilter(safe), *([themes.TextFilter(themes.in_ascii)] if ascii_only else [])]
+        self._text_filters = [themes.TextFilter(safe), *([themes.TextFilter(themes.to_ascii)] if ascii_only else [])]
         super().__init__(engine, web=web)
         for definition in themes.all_themes():
             self.register_theme(definition)

@@ -25,9 +25,9 @@ from gmg_tui.ui.worker_text import groups_text
 
 Result = TypeVar("Result")
 _TYPING_PAUSE_S = 0.1
-"""Seconds without a key before the text is applied."""
-_MIN_CONFIRM_S: Final = 60.0
-"""Minimum running time of an attempt to ask before losing it."""
+"""Seconds without a key before the typed text is applied."""
+_MIN_CONFIRM_RUNTIME_S: Final = 60.0
+"""Minimum running time of an attempt for a question before it is ended."""
 
 
 class Dialog(ModalScreen[Result], TrueSizeScreen[Result]):
@@ -73,7 +73,7 @@ class Dialog(ModalScreen[Result], TrueSizeScreen[Result]):
 
 
 class Choice(NamedTuple):
-    """A button: its answer, label and keys, and its effect in words."""
+    """A button with its answer, label and keys, and an explanation of its effect."""
 
     answer: Any
     label: str
@@ -89,15 +89,15 @@ class ChoiceScreen(Dialog[Any]):
         self.heading, self._question, self._choices = heading, question, choices
 
     def contents(self) -> ComposeResult:
-        """Yields the question and its answers, side by side if they need no explanation."""
+        """Yields the question and the answers, side by side if none has an explanation."""
         yield Static(plain(self._question))
-        answers = [
+        buttons = [
             Button(choice.label, action=f"screen.dismiss({choice.answer!r})", compact=True) for choice in self._choices
         ]
         if not any(choice.effect for choice in self._choices):
-            yield Horizontal(*answers, classes="buttons")
+            yield Horizontal(*buttons, classes="buttons")
             return
-        for choice, button in zip(self._choices, answers, strict=True):
+        for choice, button in zip(self._choices, buttons, strict=True):
             yield Horizontal(button, classes="buttons")
             if choice.effect:
                 yield Static(plain(choice.effect), classes="effect")
@@ -110,7 +110,7 @@ class ChoiceScreen(Dialog[Any]):
                 self.dismiss(choice.answer)
 
 
-def confirmation(question: str) -> ChoiceScreen:
+def confirm_dialog(question: str) -> ChoiceScreen:
     """Returns a dialog that asks before an action that cannot be undone; `enter` means no."""
     return ChoiceScreen("Confirm", question, [Choice(False, "No (n)", "n"), Choice(True, "Yes (y)", "y")])
 
@@ -153,39 +153,39 @@ def quit_dialog(app: App[Any], view: View) -> ChoiceScreen:
 
 
 def _with_groups(view: View, workers: Sequence[Worker]) -> Sequence[Worker]:
-    """Returns the workers and the other ranks of their groups: the engine acts on whole groups."""
+    """Returns the workers, then the other ranks of their groups: the engine acts on whole groups."""
     ids = {worker.group.id for worker in workers if worker.group is not None}
     slots = {worker.slot for worker in workers}
     ranks = (rank for rank in view.snapshot.workers if rank.group is not None and rank.group.id in ids)
     return [*workers, *(rank for rank in ranks if rank.slot not in slots)]
 
 
-def _lost_runtime_s(worker: Worker, now: float) -> float:
-    """Returns the seconds of running lost with the worker's process; 0 if too few to ask."""
-    running = worker.state.undisturbed
-    ran_s = worker.attempt_s(now) or 0.0
-    return ran_s if running and ran_s > _MIN_CONFIRM_S else 0.0
+def _lost_runtime_s(worker: Worker, time: float) -> float:
+    """Returns the running time that is lost with the worker's attempt; 0 if it is too short for a question."""
+    ran_s = worker.attempt_s(time) or 0.0
+    return ran_s if worker.state.undisturbed and ran_s > _MIN_CONFIRM_RUNTIME_S else 0.0
 
 
 def question(action: Action, view: View, workers: Sequence[Worker]) -> str:
-    """Returns the question before an action on workers, and on ranks that end with them; empty if little is lost."""
-    workers, now = _with_groups(view, workers), view.snapshot.time
+    """Returns the question to ask before an action on workers and the ranks of their groups; empty for no question."""
+    workers, time = _with_groups(view, workers), view.snapshot.time
     if action is Action.KILL:
-        whose = "its" if len(workers) == 1 else "their"
-        stopping = all(worker.state is WorkerState.STOPPING for worker in workers)
-        return "" if stopping else f"Kill {_workers_text(workers)} now? Genesis will not save {whose} compiled kernels."
-    longest = max(workers, key=lambda worker: _lost_runtime_s(worker, now), default=None)
-    if longest is None or not (ran_s := _lost_runtime_s(longest, now)):
+        if all(worker.state is WorkerState.STOPPING for worker in workers):
+            return ""
+        pronoun = "its" if len(workers) == 1 else "their"
+        return f"Kill {_workers_text(workers)} now? Genesis will not save {pronoun} compiled kernels."
+    longest = max(workers, key=lambda worker: _lost_runtime_s(worker, time), default=None)
+    if longest is None or not (ran_s := _lost_runtime_s(longest, time)):
         return ""
-    which = "It" if len(workers) == 1 else longest.slot
-    text = f"{action.value.capitalize()} {_workers_text(workers)}? {which} has been running for {units.span(ran_s)}."
-    return text + (f" It {saved}." if (saved := _checkpoint_text(longest, now)) else "")
+    subject = "It" if len(workers) == 1 else longest.slot
+    text = f"{action.value.capitalize()} {_workers_text(workers)}? {subject} has been running for {units.span(ran_s)}."
+    return text + (f" It {saved}." if (saved := _checkpoint_text(longest, time)) else "")
 
 
-def _checkpoint_text(worker: Worker, now: float) -> str:
+def _checkpoint_text(worker: Worker, time: float) -> str:
     """Returns the newest checkpoint and its age: `saved model_1200.pt 4:00 ago`; empty if there is none."""
     file = worker.newest.checkpoint
-    return f"saved {Path(file.path).name} {units.span(max(0.0, now - file.saved))} ago" if file is not None else ""
+    return f"saved {Path(file.path).name} {units.span(max(0.0, time - file.saved))} ago" if file is not None else ""
 
 
 def _workers_text(workers: Sequence[Worker]) -> str:
@@ -214,7 +214,7 @@ class LineBar(Input):
     on_key = keys.act_in_order
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Applies the text after a pause in typing: pasted text arrives key by key."""
+        """Applies the text after a pause in typing, as pasted text may arrive key by key."""
         event.stop()
         if self._timer is not None:
             self._timer.cancel()
@@ -243,16 +243,16 @@ class LineBar(Input):
         await self.remove()
 
 
-async def ask_line(screen: Screen[Any], bar: LineBar) -> None:
+async def open_line(screen: Screen[Any], bar: LineBar) -> None:
     """Opens an input line above the footer, in place of any other."""
-    if screen.is_attached:  # the app is not ending
+    if screen.is_attached:  # else the app is exiting
         await screen.query(LineBar).remove()
         await screen.mount(bar, before=screen.query_one(KeysFooter))
-        screen.set_focus(bar)  # now, so that it gets the next key
+        screen.set_focus(bar)  # at once, so that it gets the next key
 
 
 class Commands(SystemCommandsProvider):
-    """Lists the palette's commands in our order; Textual sorts them by name."""
+    """Lists the palette's commands in the order of `get_system_commands`; Textual sorts them by name."""
 
     async def discover(self) -> Hits:
         """Yields all commands."""
@@ -261,7 +261,7 @@ class Commands(SystemCommandsProvider):
 
 
 class Palette(CommandPalette, TrueSizeScreen[None]):
-    """Textual's palette at the terminal's true size."""
+    """Textual's palette at the terminal's true size, with keys for pages."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "app.quit_session", "quit", show=False, priority=True),
@@ -275,7 +275,7 @@ class Palette(CommandPalette, TrueSizeScreen[None]):
             await self.workers.wait_for_complete(searches)
 
     def action_page(self, step: int) -> None:
-        """Moves by a page; the list's own action fails before it is drawn (Textual 8.2.8, `OptionList._move_page`)."""
+        """Moves by pages: the list's own action fails until the list is drawn (Textual 8.2.8, `OptionList._move_page`)."""
         commands = self.query_one(OptionList)
         if commands.option_count:
             number = (commands.highlighted or 0) + step * (commands.size.height // 2)  # a command has two rows

@@ -1,7 +1,7 @@
 """Appearance: named styles, symbols, rows of cells, braille lines and bars.
 
-All text reaches the main screen through `Row`, which cleans it: nothing a worker writes acts as a control sequence. A
-`Segment` has no markup, so none is ever parsed.
+All text reaches the main screen through `Row`, which cleans it, so that nothing a worker writes acts as a control
+sequence or as markup.
 """
 
 import math
@@ -73,7 +73,7 @@ OnClick: TypeAlias = tuple[str, ...]
 
 
 def width_of(text: str) -> int:
-    """Returns the width of a text in cells."""
+    """Returns the width of `text` in cells."""
     return len(text) if text.isascii() else cell_len(text)
 
 
@@ -87,7 +87,7 @@ def cut(text: str, width: int) -> str:
 class Row:
     """A row of fixed width: pieces at the left and right ends, and `fill` in between.
 
-    Its pieces are texts with style names: only `strip` needs a theme. A clickable piece has an action with arguments;
+    Pieces are texts with names of styles, so only `strip` needs a theme. A clickable piece has an action with arguments;
     the widget handles the action unless its name begins with `screen.` or `app.`.
     """
 
@@ -103,16 +103,16 @@ class Row:
 
     @property
     def used(self) -> int:
-        """Cells used on the left."""
+        """The number of cells used on the left."""
         return self._used
 
     @property
     def room(self) -> int:
-        """Free cells."""
+        """The number of free cells."""
         return self.width - self._used - self._right_used
 
     def add(self, text: str, style: str = "text", *, limit: int | None = None, click: OnClick | None = None) -> Self:
-        """Appends `text`, cut to the free cells or to `limit`."""
+        """Appends `text` on the left, cut to the free cells and to `limit` cells."""
         shown = cut(safe(text), self.room if limit is None else min(limit, self.room))
         if shown:
             self._left_pieces.append((shown, style, click))
@@ -120,7 +120,7 @@ class Row:
         return self
 
     def end(self, text: str, style: str = "text") -> Self:
-        """Prepends `text` to the right part, if all of it fits."""
+        """Prepends `text` to the pieces on the right, if all of it fits."""
         shown = safe(text)
         width = width_of(shown)
         if shown and width <= self.room:
@@ -134,7 +134,7 @@ class Row:
 
     def append(self, row: Self, *, click: OnClick | None = None) -> Self:
         """Appends another row, which must fit; `click` makes all of it clickable."""
-        self._left_pieces += [(text, style, click or own) for text, style, own in row._all_pieces()]
+        self._left_pieces += [(text, style, click or own_click) for text, style, own_click in row._all_pieces()]
         self._used += row.width
         return self
 
@@ -146,7 +146,7 @@ class Row:
         return "".join(text for text, *_ in self._all_pieces())
 
     def strip(self, appearance: Appearance, cursor: Style | None = None) -> Strip:
-        """Renders the row in the colours of a theme; under the cursor only in those of `cursor`, to stay legible."""
+        """Renders the row in a theme's styles or, if given, in the cursor's colours, as others may be illegible on it."""
         pieces = [(text, _clickable(appearance[style], click)) for text, style, click in self._all_pieces() if text]
         if cursor is not None:
             pieces = [(text, cursor + Style(bold=style.bold)) for text, style in pieces]
@@ -155,7 +155,7 @@ class Row:
 
 @lru_cache(4096)
 def _clickable(style: Style, click: OnClick | None) -> Style:
-    """Returns a style with Textual's click metadata, cached: cells compare fast if equal styles are one object."""
+    """Returns a style with Textual's click metadata, cached because cells compare fast if equal styles are one object."""
     return style if click is None else style + Style(meta={"@click": (click[0], click[1:])})
 
 
@@ -170,37 +170,35 @@ _DOTS: Final = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 
 
 def braille_line(fractions: Values, width: int, height: int) -> list[str]:
-    """Renders a line through values from 0 (lower edge) to 1, two per cell, right-aligned.
+    """Renders a line through values from 0 (lower edge) to 1 (upper edge), two per cell, right-aligned.
 
     Neighbours are joined, unknown values leave a gap, and values beyond an edge are clamped. Cells without the line are
     blank.
     """
     shown = fractions[-2 * width :] if width > 0 and height > 0 else ()
     cells = [[0] * width for _ in range(height)]
-    last, before = height * 4 - 1, -1
+    last, previous = height * 4 - 1, -1
     for column, value in enumerate(shown, 2 * width - len(shown)):
         if value is None:
-            before = -1
+            previous = -1
             continue
         row = 0 if value >= 1 else last if value <= 0 else round((1 - value) * last)
-        start = row if before in {-1, row} else before + (1 if before < row else -1)
+        start = row if previous in {-1, row} else previous + (1 if previous < row else -1)
         cell, dots = column // 2, _DOTS[column % 2]
         for dot in range(start, row + 1) if start < row else range(row, start + 1):
             cells[dot // 4][cell] |= dots[dot % 4]
-        before = row
+        previous = row
     return ["".join(chr(_BRAILLE + bits) if bits else " " for bits in row) for row in cells]
 
 
-_PARTIAL_CELL: Final = " ▏▎▍▌▋▊▉"
-"""The partly filled cell at the end of a bar, by eighths."""
+_PARTIAL_CELLS: Final = " ▏▎▍▌▋▊▉"
+"""Partly filled cells for the end of a bar, by eighths."""
 
 
 def bar(fraction: float, width: int) -> tuple[str, str]:
     """Returns the full and empty parts of a bar of exactly `width` cells; `fraction` is clamped to 0 to 1."""
-    parts = len(_PARTIAL_CELL)
-    eighths = round(min(1.0, max(0.0, fraction)) * width * parts)
-    whole, rest = divmod(eighths, parts)
-    full = "█" * whole + (_PARTIAL_CELL[rest] if rest else "")
+    full_cells, eighths = divmod(round(min(1.0, max(0.0, fraction)) * width * 8), 8)
+    full = "█" * full_cells + (_PARTIAL_CELLS[eighths] if eighths else "")
     return full, "░" * (width - len(full))
 
 
@@ -213,19 +211,19 @@ _LOADS: Final[Mapping[str, tuple[Callable[[GpuSample], float | None], Sequence[t
     "power_w": (lambda gpu: _share(gpu.power_w, gpu.power_limit_w), ((0.9, "ok"), (math.inf, "warn"))),
     "temperature_c": (lambda gpu: gpu.temperature_c, ((70.0, "ok"), (85.0, "warn"), (math.inf, "error"))),
 }
-"""By column: the load, and its upper limits in ascending order, with their styles."""
+"""A function for the load in each column, and its styles with their upper limits in ascending order."""
 
 
-def _share(value: float | None, whole: float | None) -> float | None:
-    return value / whole if value is not None and whole else None
+def _share(value: float | None, total: float | None) -> float | None:
+    return value / total if value is not None and total else None
 
 
 def load_style(sample: GpuSample, column: str) -> str:
-    """Returns the style for a GPU's load in `column`, a key of `_LOADS`."""
+    """Returns the style for a GPU's load in `column`, a key of `_LOADS`; `dim` if it is unknown."""
     load, limits = _LOADS[column]
     value = load(sample)
     return "dim" if value is None else next((style for limit, style in limits if value < limit), "dim")
 
 
 WHEEL_ROWS: Final = 3
-"""Rows of text per step of the mouse wheel."""
+"""Rows to scroll per step of the mouse wheel."""

@@ -18,14 +18,14 @@ from gmg_tui.model.secrets import mask, unmask
 from gmg_tui.session.client import Source
 from gmg_tui.session.protocol import Action, Seen
 from gmg_tui.ui import keys
-from gmg_tui.ui.dialogs import Dialog, confirmation, question
+from gmg_tui.ui.dialogs import Dialog, confirm_dialog, question
 from gmg_tui.ui.drawing import plain
 from gmg_tui.ui.view import View
 from gmg_tui.ui.worker_text import groups_text
 
 
 class _Field(TextArea):
-    """Text in a titled frame, disabled until it is filled in."""
+    """A text area in a titled frame, disabled until it has its text."""
 
     DEFAULT_CSS = """
     _Field {
@@ -46,23 +46,23 @@ class _Field(TextArea):
     on_key = keys.act_in_order
 
     def undo(self) -> None:
-        """Undoes from the first line: Textual 8.2.8 fails if the cursor's line vanishes together with a scrollbar."""
+        """Moves to the start, then undoes: Textual 8.2.8 fails if the cursor's line vanishes along with a scrollbar."""
         self.move_cursor((0, 0))
         super().undo()
 
     def redo(self) -> None:
-        """Redoes from the first line, like `undo`."""
+        """Moves to the start, then redoes, for the same reason as `undo`."""
         self.move_cursor((0, 0))
         super().redo()
 
     def get_line(self, line_index: int) -> Text:
-        """Returns the line as drawn, control characters replaced."""
+        """Returns a line to draw, with `·` for each control character except tabs."""
         line = self.document.get_line(line_index)
-        return Text("".join(c if c.isprintable() or c == "\t" else "·" for c in line), end="")
+        return Text("".join(char if char.isprintable() or char == "\t" else "·" for char in line), end="")
 
 
 class _Arguments(_Field):
-    """The arguments, one line even if wrapped; `enter` applies them."""
+    """The arguments, in one line that may wrap; `enter` applies the settings."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "screen.apply", "Apply", show=False)]
 
@@ -70,13 +70,13 @@ class _Arguments(_Field):
 class EditScreen(Dialog[None]):
     """Edits settings, and restarts the workers with them, after a question if needed.
 
-    It stays open until the engine has accepted the settings, so that nothing typed is lost.
+    The dialog stays open until the engine has accepted the settings, so that nothing typed is lost.
 
     Args:
         engine: The session's engine.
-        view: The interface's state; only workers that it shows now are restarted.
+        view: The interface's state. A slot's worker is restarted only if it still has the job shown when the dialog opens.
         slots: The slots of the workers to restart; the dialog shows the first one's settings.
-        start: The settings to show first; None for the current ones.
+        initial: The settings to begin with; None for the current ones.
     """
 
     DEFAULT_CSS = """
@@ -95,22 +95,22 @@ class EditScreen(Dialog[None]):
         engine: Source,
         view: View,
         slots: Sequence[str],
-        start: Settings | None,
+        initial: Settings | None,
     ) -> None:
         super().__init__()
         self._slots, self._slot = tuple(slots), slots[0]
         worker = view.worker_on(self._slot)
         self._engine, self._view = engine, view
-        self._title = (groups_text([worker]) if worker is not None else "") or self._slot
+        self._subject = (groups_text([worker]) if worker is not None else "") or self._slot
         job = f", job {worker.job} ({worker.job_name})" if worker is not None and worker.job is not None else ""
-        self._start_settings = start
+        self._initial = initial
         self._seen = {shown.slot: Seen(shown.job) for shown in view.snapshot.workers}
         self._is_waiting = True
-        """True until the engine has answered."""
+        """True while the engine has not answered a request."""
         self._current = Settings()
         self._args = _Arguments("Arguments")
         self._env = _Field("Environment, one KEY=VALUE per line")
-        self.heading = f"Edit {self._title}{job}"
+        self.heading = f"Edit {self._subject}{job}"
 
     def contents(self) -> ComposeResult:
         """Yields the fields and the buttons."""
@@ -132,10 +132,10 @@ class EditScreen(Dialog[None]):
             self._report(str(error), "$error")  # stays open, so that the next keys do not reach the page
             return
         self._current = Settings(details.args, details.extra_env)
-        start = self._start_settings or self._current
-        self._args.load_text(join_args(start.args))
+        settings = self._initial or self._current
+        self._args.load_text(join_args(settings.args))
         self._args.move_cursor(self._args.document.end)
-        self._env.load_text(join_env(mask(start.env)))
+        self._env.load_text(join_env(mask(settings.env)))
         self._env.move_cursor(self._env.document.end)
         self._is_waiting = self._args.disabled = self._env.disabled = False
         self._args.focus()
@@ -144,9 +144,9 @@ class EditScreen(Dialog[None]):
     # The settings
 
     def _settings(self) -> Settings:
-        """Returns the typed settings, with placeholders. Raises `GmgError` if they cannot be parsed."""
-        before = self._current.env | (self._start_settings.env if self._start_settings is not None else {})
-        return Settings(split_args(self._args.text), unmask(split_env(self._env.text), before))
+        """Returns the typed settings, placeholders kept and masks undone. Raises `GmgError` if they are invalid."""
+        known_env = self._current.env | (self._initial.env if self._initial is not None else {})
+        return Settings(split_args(self._args.text), unmask(split_env(self._env.text), known_env))
 
     def _is_unchanged(self, settings: Settings) -> bool:
         return settings == self._current and len(self._slots) == 1
@@ -164,7 +164,7 @@ class EditScreen(Dialog[None]):
             self._report("unchanged")
         else:
             count = len(self._slots)
-            workers = f"{count} marked workers restart" if count > 1 else f"{self._title} restarts"
+            workers = f"{count} marked workers restart" if count > 1 else f"{self._subject} restarts"
             self._report(f"{workers} with these settings", "$warning")
 
     def _report(self, text: str, style: str = "") -> None:
@@ -173,13 +173,13 @@ class EditScreen(Dialog[None]):
     # Applying
 
     def action_apply(self) -> None:
-        """Restarts the workers with these settings, if they are valid and changed."""
+        """Restarts the workers with the typed settings, if these are valid and not the same as before."""
         if self._is_waiting:
             return
         try:
             settings = self._settings()
         except GmgError:
-            return  # the frame shows why
+            return  # the frame shows the error
         if self._is_unchanged(settings):
             self.notify("Nothing has been changed.", markup=False)
         else:
@@ -190,7 +190,7 @@ class EditScreen(Dialog[None]):
         """Sends the settings, and closes once the engine has accepted them."""
         workers = [worker for slot in self._slots if (worker := self._view.worker_on(slot)) is not None]
         text = question(Action.RESTART, self._view, workers)
-        if text and not await self.app.push_screen_wait(confirmation(text)):
+        if text and not await self.app.push_screen_wait(confirm_dialog(text)):
             return
         self._is_waiting = True
         seen = {slot: self._seen[slot] for slot in self._slots if slot in self._seen}
@@ -207,7 +207,7 @@ class EditScreen(Dialog[None]):
 
 
 def split_args(line: str) -> tuple[str, ...]:
-    """Splits arguments in shell syntax, without expansion. Raises `GmgError`."""
+    """Splits arguments in shell syntax, without expansion. Raises `GmgError` for invalid syntax."""
     try:
         return tuple(shlex.split(line))
     except ValueError as error:
@@ -218,14 +218,14 @@ def join_env(env: Mapping[str, str]) -> str:
     """Returns the environment as lines; values with control characters are quoted as in bash: `$'…'`."""
 
     def quote(value: str) -> str:
-        plain = value.isprintable() and not value.startswith("$'")
-        return value if plain else f"$'{value.encode('unicode_escape').decode('ascii')}'"
+        is_plain = value.isprintable() and not value.startswith("$'")
+        return value if is_plain else f"$'{value.encode('unicode_escape').decode('ascii')}'"
 
     return "\n".join(f"{key}={quote(value)}" for key, value in env.items())
 
 
 def split_env(text: str) -> dict[str, str]:
-    """Parses `KEY=VALUE` lines; skips blank ones, and takes values literally except `$'…'`. Raises `GmgError`."""
+    """Parses `KEY=VALUE` lines, with values in `$'…'` or literal. Raises `GmgError` for the first invalid line."""
     env: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():

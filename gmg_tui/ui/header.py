@@ -8,7 +8,7 @@ from typing import Final
 
 from rich.cells import cell_len
 
-from gmg_tui.machine import slurm as allocation
+from gmg_tui.machine import slurm
 from gmg_tui.model import Queue, Tuning, Worker, WorkerState, fps_per_watt, total_fps, units
 from gmg_tui.model.alert import urgent
 from gmg_tui.ui import worker_text
@@ -18,17 +18,17 @@ from gmg_tui.ui.view import View
 
 _MAX_NOTICE_ROWS: Final = 4
 _MIN_WIDTH_FOR_ALLOCATION: Final = 100
-"""Minimum columns to show a Slurm job's remaining time even if it is not short."""
+"""Minimum width to show a Slurm job's remaining time while it is not short."""
 _MAX_NAMED_NODES: Final = 2
-"""Maximum lost or silent nodes to name; more are counted."""
+"""Maximum number of lost or silent nodes to name; more are counted."""
 _MORE_STATES: Final = "  …"
-"""Shown in place of states that do not fit."""
-_NAME_CELLS: Final = 32
-"""Maximum cells reserved for the session's name before states and FPS per watt."""
+"""The text in place of states that do not fit."""
+_MAX_RESERVED_NAME_CELLS: Final = 32
+"""Maximum cells reserved for the session's name; states and FPS per watt get the rest."""
 
 
 def header_rows(view: View, width: int, height: int) -> list[Row]:
-    """Returns the headline, then rows for the queue, notices, and the filter or order."""
+    """Returns the headline, then rows for the queue, the notices, and the filter and order, as needed."""
     rows = [headline(view, width)]
     if view.queue is not None:
         rows.append(Row(width).add(" "))
@@ -47,10 +47,10 @@ def headline(view: View, width: int) -> Row:
     total = f"Σ {units.fps(total_fps(snapshot.counted))} FPS"
     watts = f"  {units.short(efficiency)} FPS/W" if efficiency is not None else ""
     simulated, name = " simulated" if spec.simulate is not None else "", f" {spec.name}"
-    line, end = Row(width), _end_pieces(view, width)
-    fixed = min(_NAME_CELLS, cell_len(simulated + name)) + 1 + cell_len(total)
-    room = width - fixed - sum(len(text) for text, _ in end)
-    for text, style in reversed(end):
+    line, end_pieces = Row(width), _end_pieces(view, width)
+    reserved = min(_MAX_RESERVED_NAME_CELLS, cell_len(simulated + name)) + 1 + cell_len(total)
+    room = width - reserved - sum(len(text) for text, _ in end_pieces)
+    for text, style in reversed(end_pieces):
         line.end(text, style)
     counts = state_counts(snapshot.counted)[::-1]  # the most urgent first
     ends = list(accumulate(len(text) for text, _ in counts))
@@ -86,26 +86,26 @@ def _end_pieces(view: View, width: int) -> list[Piece]:
         pieces.append(("  ended" if view.already_ended else "  read-only", "warn"))
     if view.marked:
         pieces.append((f"  ◆ {len(view.marked)} marked", "warn"))
-    left = allocation.remaining_time(snapshot.allocation, snapshot.time)
-    if left is not None and (left.short or width >= _MIN_WIDTH_FOR_ALLOCATION):
-        pieces.append((f"  {left.text}", "warn" if left.short else "dim"))
+    remaining = slurm.remaining_time(snapshot.allocation, snapshot.time)
+    if remaining is not None and (remaining.short or width >= _MIN_WIDTH_FOR_ALLOCATION):
+        pieces.append((f"  {remaining.text}", "warn" if remaining.short else "dim"))
     return [*pieces, (f"  {units.clock(snapshot.elapsed_s)} ", "strong")]
 
 
 def _command(view: View) -> tuple[str, ...]:
-    """Returns the script's name and arguments: the workers' if all are equal, else the session's."""
+    """Returns the script's name and its arguments, the workers' own if they agree; for a sweep, the file's name."""
     spec = view.session.spec
     script = PurePath(spec.script).name
     if spec.tune is not None:
         return (f"tune {script}", *spec.args)
-    if spec.sweep is not None:  # its jobs differ in their arguments
+    if spec.sweep is not None:  # the jobs differ in their arguments
         return (f"sweep {PurePath(spec.sweep.file).name if spec.sweep.file else script}",)
     args = {worker.newest.args for worker in view.snapshot.workers}
     return (script, *(args.pop() if len(args) == 1 else spec.args))
 
 
 def state_counts(workers: Sequence[Worker]) -> list[Piece]:
-    """Returns the number of workers in each state, most urgent last."""
+    """Returns the numbers of workers by state, then of those with an alert, stuck or lost: the most urgent last."""
     lost = sum(worker.lost_since is not None for worker in workers)
     connected = [worker for worker in workers if worker.lost_since is None]
     counts = Counter((worker.state, worker.state_word) for worker in connected if not worker.stuck)
@@ -121,25 +121,25 @@ def state_counts(workers: Sequence[Worker]) -> list[Piece]:
 
 
 def notices(view: View) -> list[Piece]:
-    """Returns notices about the whole session, most urgent first."""
+    """Returns up to `_MAX_NOTICE_ROWS` notices about the whole session, most urgent first."""
     snapshot = view.snapshot
-    notes = [(view.loss, "error")] if view.loss else []
+    pieces = [(view.loss, "error")] if view.loss else []
     if view.stopping:
-        notes.append((_stopping_text(view), "warn"))
+        pieces.append((_stopping_text(view), "warn"))
     elif snapshot.ended and snapshot.queue is None:  # the queue has its own row
-        ended = units.tally(worker.state.value for worker in snapshot.workers)
-        notes.append((f"All workers have ended: {ended}. Logs: {view.session.spec.folder}", "strong"))
+        states = units.tally(worker.state.value for worker in snapshot.workers)
+        pieces.append((f"All workers have ended: {states}. Logs: {view.session.spec.folder}", "strong"))
     if snapshot.nvml_error:
-        notes.append((f"No GPU metrics: {snapshot.nvml_error}", "warn"))
-    notes.extend((alert.text, "warn") for alert in snapshot.alerts)
+        pieces.append((f"No GPU metrics: {snapshot.nvml_error}", "warn"))
+    pieces.extend((alert.text, "warn") for alert in snapshot.alerts)
     if view.session.idle_text:
-        notes.append((view.session.idle_text, "dim"))
-    return notes[:_MAX_NOTICE_ROWS]
+        pieces.append((view.session.idle_text, "dim"))
+    return pieces[:_MAX_NOTICE_ROWS]
 
 
 def _stopping_text(view: View) -> str:
-    idle = WorkerState.WAITING if view.snapshot.queue is not None else None  # a slot without a job has nothing to stop
-    live = [worker for worker in view.snapshot.workers if not worker.state.ended and worker.state is not idle]
+    idle_state = WorkerState.WAITING if view.snapshot.queue is not None else None  # of a slot without a job
+    live = [worker for worker in view.snapshot.workers if not worker.state.ended and worker.state is not idle_state]
     signal = next((f" ({worker.slot}: {worker.stopping})" for worker in live if worker.stopping), "")
     return f"Stopping: {units.count(len(live), 'worker')} left{signal}. Quit again to kill them."
 
@@ -149,30 +149,30 @@ def queue_progress(queue: Queue, elapsed_s: float, width: int, tuning: Tuning | 
     eta_s, noun, total = (queue.eta_s, "job", queue.jobs)
     if tuning is not None:
         eta_s, noun, total = tuning.eta_s, "trial", max(queue.jobs, tuning.total)
-    about = "about " if total > queue.jobs else ""
-    left = "" if queue.ended else units.time_left(eta_s, units.clock)
+    qualifier = "about " if total > queue.jobs else ""
+    remaining = "" if queue.ended else units.time_left(eta_s, units.clock)
     pieces = [
-        (f"{queue.done:,}/{about}{units.count(total, noun)}", "strong"),
+        (f"{queue.done:,}/{qualifier}{units.count(total, noun)}", "strong"),
         (f"{queue.failed:,} failed" if queue.failed else "", "error"),
-        (f"ended after {units.clock(queue.before_s + elapsed_s)}" if queue.ended else left, "strong"),
+        (f"ended after {units.clock(queue.before_s + elapsed_s)}" if queue.ended else remaining, "strong"),
         (f"{queue.running:,} active" if queue.running else "", "text"),
         (f"{queue.waiting:,} not run" if queue.ended and queue.waiting else "", "warn"),
         (f"{queue.stopped:,} stopped or skipped" if queue.stopped else "", "text"),
     ]
-    full, rest = bar(queue.done / total if total else 1.0, max(8, min(32, width // 5)))
-    shown = [(full, "ok" if queue.ended else "title"), (rest, "border")]
+    full, empty = bar(queue.done / total if total else 1.0, max(8, min(32, width // 5)))
+    progress = [(full, "ok" if queue.ended else "title"), (empty, "border")]
     for number, (text, style) in enumerate(piece for piece in pieces if piece[0]):
-        shown += [(" · " if number else "  ", "dim"), (text, style)]
-    return shown
+        progress += [(" · " if number else "  ", "dim"), (text, style)]
+    return progress
 
 
 def arrangement_row(view: View, width: int) -> Row:
-    """Returns the filter with the number of workers shown and, on the right, the sort column."""
+    """Returns a row with the number of workers shown, the filter and, on the right, the sort column."""
     line = Row(width)
     if view.order != SLOT_ORDER:
         line.end(f"sorted by {ORDERS[view.order].heading} ", "title")
     if view.filter:
         line.add(f" {len(view.slots)} of {len(view.present)} shown", "warn")
-        also = " or marked" if view.marked else ""
-        line.add(f" · {view.filter}", "strong", limit=line.room - len(also) - 1).add(also, "warn")
+        suffix = " or marked" if view.marked else ""
+        line.add(f" · {view.filter}", "strong", limit=line.room - len(suffix) - 1).add(suffix, "warn")
     return line

@@ -1,4 +1,4 @@
-"""The keys of the main screen and of all screens: bindings, whose ids `[keys]` in the settings uses."""
+"""The bindings of the main screen and of all screens; `[keys]` in the settings remaps them by id."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def action_of(binding: Binding) -> str:
-    """Returns the name of a binding's action, without `app.` and arguments."""
+    """Returns the name of a binding's action, without `app.` and without arguments."""
     return binding.action.removeprefix("app.").partition("(")[0]
 
 
@@ -48,7 +48,7 @@ MATCHES: Final = (
     Binding("n", "search_next('down')", "Next match", id="next", tooltip="Go to the next match.", show=False),
     Binding("N", "search_next('up')", "Previous match", id="previous", tooltip="Go to the previous match.", show=False),
 )
-"""Keys of a log."""
+"""Keys to step through the matches in a log."""
 
 _TROUBLE: Final = "Select the next worker that has failed or has an alert."
 _COPY: Final = "Copy the selected text, or the line, row or facts that the pane shows."
@@ -59,7 +59,7 @@ _MAIN: Final = (
     Binding("right,l", "move('right')", "Right", id="right", tooltip="Select the worker to the right.", show=False),
     Binding("r", "app.act('restart')", "Restart", id="restart", tooltip="Restart the worker."),
     Binding(
-        "x", "app.act('stop')", "Stop", id="stop", tooltip="Stop the worker: SIGINT, SIGTERM, SIGKILL, with waits."
+        "x", "app.act('stop')", "Stop", id="stop", tooltip="Stop the worker with SIGINT, then SIGTERM, then SIGKILL."
     ),
     Binding("X", "app.act('kill')", "Kill", id="kill", tooltip="Kill the worker with SIGKILL."),
     Binding("e", "app.edit", "Edit", id="edit", tooltip="Edit arguments and environment, then restart."),
@@ -69,14 +69,14 @@ _MAIN: Final = (
     Binding(
         "shift+tab", "tab(-1)", "Previous tab", id="previous-section", tooltip="Show the previous tab.", show=False
     ),
-    Binding("enter", "details", "Enlarge", id="details", tooltip="Enlarge the pane; there, open a metric or attempt."),
-    Binding("escape", "back", "Back", id="back", tooltip="Clear the search, shrink the pane, clear marks and filter."),
+    Binding("enter", "details", "Enlarge", id="details", tooltip="Enlarge the pane; in it, open a metric or attempt."),
+    Binding("escape", "back", "Back", id="back", tooltip="Clear the search, shrink the pane, clear marks or filter."),
     Binding("exclamation_mark", "trouble", "Next problem", id="trouble", tooltip=_TROUBLE),
     Binding("space", "mark", "Mark", id="mark", tooltip="Mark the worker: actions apply to all marked."),
     Binding("p", "show_tab('Processes')", "Processes", id="processes", tooltip="Show the processes on the GPU."),
-    Binding("w", "show_tab('Why')", "Why", id="why", tooltip="Say why the worker is slow; enter takes stacks there."),
+    Binding("w", "show_tab('Why')", "Why", id="why", tooltip="Show why the worker is slow; enter takes stacks there."),
     Binding("t", "view", "View", id="view", tooltip="Switch between tiles and table."),
-    Binding("f", "follow", "Follow", id="follow", tooltip="Follow the end of the log, or pause it."),
+    Binding("f", "follow", "Follow", id="follow", tooltip="Follow the end of the log, or pause."),
     Binding("y", "copy_line", "Copy", id="copy", tooltip=_COPY),
     Binding("pageup", "go('up')", "Page up", id="page-up", tooltip="Scroll the pane up a page.", show=False),
     Binding("pagedown", "go('down')", "Page down", id="page-down", tooltip="Scroll the pane down a page.", show=False),
@@ -85,7 +85,7 @@ _MAIN: Final = (
 )
 _EVERYWHERE: Final = tuple(replace(binding, action=f"app.{binding.action}") for binding in SESSION)
 MAIN: Final = tuple(replace(binding, priority=True) for binding in (*_MAIN, *_EVERYWHERE))
-"""Keys of the main screen. They have priority, so that the next key reaches a page that they open."""
+"""Keys of the main screen. They have priority, so that a key typed after one that opens a page reaches the page."""
 
 COMMANDS: Final = (
     ("Restart failed workers", "Restart every worker that has failed or is stuck.", "restart_failed"),
@@ -100,26 +100,26 @@ COMMANDS: Final = (
 """Palette entries of every screen, for actions without a key: title, explanation, action."""
 
 MAIN_COMMANDS: Final = (
-    ("Filter workers", "Show only workers that match words: slot, node, state, job, group, reason.", "filter_workers"),
+    ("Filter workers", "Show only workers with these words in slot, state, job, group or reason.", "filter_workers"),
     ("Fold node", "Fold the selected worker's node into one line, or unfold it.", "fold"),
-    ("Python stacks", "Ask the worker, or each rank of its group, for its Python stack.", "stacks"),
-    ("Log of the attempt", "Show the log from the start of the attempt selected in Attempts.", "attempt_log"),
+    ("Show Python stacks", "Show the Python stacks of the worker, or of each rank of its group.", "stacks"),
+    ("Show log of attempt", "Show the log from the start of the attempt selected in Attempts.", "attempt_log"),
 )
 """Palette entries of the main screen, for actions without a key, except those for tabs and sorting."""
 
 WORKER_ACTIONS: Final = frozenset({"act", "restart_failed", "edit", "stacks", "use_gpu"})
-"""Actions on workers, unavailable on pages."""
+"""Actions on workers; unavailable on pages."""
 
 _JOB_ACTIONS: Final = frozenset({"skip", "retry", "retry_failed"})
 CHANGING_ACTIONS: Final = WORKER_ACTIONS | _JOB_ACTIONS | {"mark", "use"}
-"""Actions that affect workers or jobs, or prepare that, unavailable on read-only screens."""
+"""Actions that change workers or jobs, or prepare a change; unavailable on read-only screens."""
 
 DISPLAY_NAMES: Final = {"enter": "enter", "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End"}
-"""Display names of keys that differ from Textual's."""
+"""Display names that differ from Textual's, by key."""
 _ALIASES: Final = {"esc": "escape", "return": "enter", "pgup": "pageup", "pgdn": "pagedown", "del": "delete"}
 _MODIFIERS: Final = {"ctrl", "alt", "shift"}
-_QUIT: Final = "ctrl+c"
-"""Always quits, whatever the settings say."""
+_QUIT_KEY: Final = "ctrl+c"
+"""The key that always quits, whatever the settings say."""
 keymap: Final[dict[str, str]] = {}
 """The user's keys by binding id, for `App.set_keymap`."""
 
@@ -145,7 +145,7 @@ def display_name(app: App[Any], name: str) -> str:
 
 
 async def act_in_order(widget: Widget, event: Key) -> None:
-    """Runs a key's action before a text field inserts the next key, as a slow connection delivers several at once."""
+    """Runs a key's action before a text field inserts the next key: a slow connection delivers several at once."""
     active = widget.screen.active_bindings.get(event.key) if widget.screen.is_active else None
     if active is not None and not event.is_printable:
         event.prevent_default().stop()
@@ -153,17 +153,17 @@ async def act_in_order(widget: Widget, event: Key) -> None:
 
 
 def remap(chosen_keys: Mapping[str, Sequence[str]]) -> None:
-    """Sets keys by binding id, before the interface starts. Raises `GmgError` for unknown or conflicting ones."""
+    """Remaps keys by binding id, before the interface starts. Raises `GmgError` for unknown ids or keys, and conflicts."""
     if unknown := [name for name in chosen_keys if name not in ids()]:
         raise GmgError(f"[keys] there is no action {unknown[0]}{nearest(unknown[0], ids())}")
     chosen = {name: [_textual_name(name, key) for key in given] for name, given in chosen_keys.items()}
-    holders: dict[str, str] = {_QUIT: "quit"}
+    owners: dict[str, str] = {_QUIT_KEY: "quit"}
     for name in ids():
         built_in = [key for key, binding in BindingsMap([*MAIN]) if binding.id == name]
         for key in chosen.get(name, built_in):
-            if holders.setdefault(key, name) != name:
-                changed, other = (name, holders[key]) if name in chosen else (holders[key], name)
-                raise GmgError(f"[keys] {changed}: {key} is the key of {other}; give {other} another one too")
+            if owners.setdefault(key, name) != name:
+                changed, other = (name, owners[key]) if name in chosen else (owners[key], name)
+                raise GmgError(f"[keys] {changed}: {key} is already bound to {other}; remap {other} too")
     keymap.update({name: ",".join(given) for name, given in chosen.items()})
 
 

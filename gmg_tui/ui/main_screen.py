@@ -15,7 +15,7 @@ from gmg_tui.model import Settings
 from gmg_tui.session.client import Source
 from gmg_tui.session.protocol import Action
 from gmg_tui.ui import keys, terminal
-from gmg_tui.ui.dialogs import LineBar, ask_line
+from gmg_tui.ui.dialogs import LineBar, open_line
 from gmg_tui.ui.header import header_rows
 from gmg_tui.ui.log.source import LogSource
 from gmg_tui.ui.pane.metrics_tab import MetricsTab
@@ -30,7 +30,7 @@ from gmg_tui.ui.workers.grid import Grid
 
 
 class MainScreen(TrueSizeScreen[None]):
-    """All workers, and the pane about the selected one."""
+    """A screen with all workers, and the pane about the selected one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*keys.MAIN]
     AUTO_FOCUS = ""
@@ -44,15 +44,15 @@ class MainScreen(TrueSizeScreen[None]):
         self.pane = Pane(view, engine)
         self.log_view = self.pane.log_view
         self._laid_out_size = Size(0, 0)
-        """The terminal's size at the last layout of the rows."""
+        """The terminal's size when the rows were last laid out."""
 
     def compose(self) -> ComposeResult:
-        """Yields the widgets, from the top."""
+        """Yields the widgets, from top to bottom."""
         yield from (self.header, self.grid, self.pane)
         yield KeysFooter(self.has_effect)
 
     def on_mount(self) -> None:
-        """Follows the snapshot."""
+        """Lays out the rows, and starts watching the snapshots."""
         self.lay_out_rows()
         self.watch(self.app, "snapshot", self._update, init=False)
 
@@ -75,7 +75,7 @@ class MainScreen(TrueSizeScreen[None]):
             self.pane.update()
 
     def on_key(self, event: Key) -> None:
-        """Stops keys without an effect, so that a page that is just opening does not get them, and explains bound ones."""
+        """Stops keys without an effect, which an opening page would get, and says why a bound key is not possible."""
         if self.focused is None:
             event.stop()
             for binding in keys.MAIN:
@@ -83,7 +83,7 @@ class MainScreen(TrueSizeScreen[None]):
                     self.app.say(f"{binding.description} is not possible: {reason}.")
 
     def on_screen_resume(self) -> None:
-        """Catches up after another screen was on top."""
+        """Redraws all that has changed while another screen covered this one."""
         self.app.refresh_view()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -93,7 +93,7 @@ class MainScreen(TrueSizeScreen[None]):
         return self._back() is not None if action == "back" else not self.unavailable_reason(action)
 
     def unavailable_reason(self, action: str) -> str:
-        """Returns the reason an action is not possible on this screen now; empty if it is possible."""
+        """Returns the reason why an action is not possible on this screen now; empty if it is possible."""
         reasons = {
             "mark": "the pane hides the workers, esc shows them" if self._view.maximized else "",
             "search_next": "" if self.log_view.search.query.text else "there is no search, / starts one",
@@ -104,15 +104,15 @@ class MainScreen(TrueSizeScreen[None]):
     def has_effect(self, action: str) -> bool:
         """Returns False if the keys of `action` would do nothing, or only show a message."""
         if action == "app.edit":
-            return bool(self.app.targets(None))
+            return bool(self.app.target_workers(None))
         if action.startswith("app.act("):
-            return bool(self.app.targets(Action(action.split("'")[1])))
+            return bool(self.app.target_workers(Action(action.split("'")[1])))
         return bool(self._view.selected) or action not in {"mark", "details"}
 
     @property
     def active_bindings(self) -> dict[str, ActiveBinding]:
-        """The keys, with `enter` named after its current action."""
-        active, (name, _) = super().active_bindings, self._details()
+        """The bindings, with `enter` named after its current action, or left out if it has none."""
+        active, (name, _) = super().active_bindings, self._enter_action()
         return {
             key: item
             if item.binding.id != "details"
@@ -123,7 +123,7 @@ class MainScreen(TrueSizeScreen[None]):
 
     @property
     def palette(self) -> tuple[tuple[str, str, str], ...]:
-        """The palette entries without a key: title, explanation and action."""
+        """The palette entries for actions without a key: title, explanation and action."""
         tabs = [tab for tab in Tab if tab not in {Tab.PROCESSES, Tab.WHY}]  # these have keys
         show = ((f"Show {tab.lower()}", "Show this tab of the pane.", f"show_tab({tab.value!r})") for tab in tabs)
         sort = ((f"Sort by {by.heading}", "Sort the workers.", f"sort_by({name!r})") for name, by in ORDERS.items())
@@ -138,27 +138,27 @@ class MainScreen(TrueSizeScreen[None]):
         elif self._view.move(direction, 1 if self._view.maximized else self.grid.plan.columns):
             self.app.refresh_view()
 
-    def _details(self) -> tuple[str, Callable[[], object]]:
-        """Returns the name of the current action of `enter` (empty if none), and its function."""
-        view, shown, attempt = self._view, self.pane.tab_widget, self.pane.attempt
+    def _enter_action(self) -> tuple[str, Callable[[], object]]:
+        """Returns the name of the current action of `enter` (empty if it has none), and the function to call."""
+        view, tab, attempt = self._view, self.pane.tab_widget, self.pane.attempt
         if view.folded_node and not view.maximized:
             return "Unfold", self.action_fold
-        worker, may_sample = view.worker_on(view.selected), not self.app.unavailable_reason("stacks")
-        if isinstance(shown, WhyTab) and worker is not None and worker.state.live and may_sample:
+        worker, may_take_stacks = view.worker_on(view.selected), not self.app.unavailable_reason("stacks")
+        if isinstance(tab, WhyTab) and worker is not None and worker.state.live and may_take_stacks:
             return "Take stacks", self._take_stacks
         if not view.maximized:
             enlarge = partial(self._maximize, on=True) if view.selected else partial(self.app.say, view.empty_text)
             return "Enlarge", enlarge
-        if isinstance(shown, MetricsTab) and (shown.chart or shown.table.selected is not None):
-            return "Table" if shown.chart else "Chart", self.pane.toggle_chart
+        if isinstance(tab, MetricsTab) and (tab.chart or tab.table.selected is not None):
+            return "Table" if tab.chart else "Chart", self.pane.toggle_chart
         if attempt is not None and not self.app.unavailable_reason("edit"):
             return "Edit with these", partial(self.app.action_edit, Settings(attempt.given, attempt.env))
         return "", lambda: None
 
     async def action_details(self) -> None:
         """Unfolds a node, takes stacks in Why, enlarges the pane, or opens the item selected in the enlarged pane."""
-        if isawaitable(done := self._details()[1]()):
-            await done
+        if isawaitable(result := self._enter_action()[1]()):
+            await result
         self.refresh_bindings()
 
     def _take_stacks(self) -> None:
@@ -169,7 +169,7 @@ class MainScreen(TrueSizeScreen[None]):
     def _maximize(self, *, on: bool) -> None:
         self._view.maximized = on
         if self._view.selected not in self._view.slots:
-            self._view.sort_by(self._view.order)  # selects another
+            self._view.sort_by(self._view.order)  # selects a shown slot
         self.app.refresh_view()
 
     async def action_show_tab(self, name: str) -> None:
@@ -178,13 +178,13 @@ class MainScreen(TrueSizeScreen[None]):
         self.refresh_bindings()
 
     async def action_tab(self, step: int) -> None:
-        """Shows the next tab, or the previous one."""
+        """Shows the tab that is `step` tabs to the right, wrapping around."""
         tabs = list(Tab)
         await self.action_show_tab(tabs[(tabs.index(self._view.tab) + step) % len(tabs)])
 
     async def action_stacks(self) -> None:
         """Shows the Python stacks of the selected worker, or of each rank of its group."""
-        if not self.app.slots():
+        if not self.app.target_slots():
             self.app.say_no_target()
             return
         await self.action_show_tab(Tab.WHY)
@@ -204,10 +204,10 @@ class MainScreen(TrueSizeScreen[None]):
 
     def _back(self) -> Callable[[], object] | None:
         """Returns the function that goes back one step; None if there is no step back."""
-        view, shown = self._view, self.pane.tab_widget
+        view, tab = self._view, self.pane.tab_widget
         if self.log_view.search.query.text:
             return partial(self.log_view.search_for, "")
-        if isinstance(shown, MetricsTab) and shown.chart:
+        if isinstance(tab, MetricsTab) and tab.chart:
             return self.pane.toggle_chart
         if view.maximized:
             return partial(self._maximize, on=False)
@@ -216,10 +216,10 @@ class MainScreen(TrueSizeScreen[None]):
         return partial(view.show_only, "") if view.filter else None
 
     async def action_back(self) -> None:
-        """Clears the first of these that is on: search, chart, enlarged pane, marks, filter."""
-        if (back := self._back()) is not None:
-            if isawaitable(done := back()):
-                await done
+        """Undoes the first of these that is active: search, chart, enlarged pane, marks, filter."""
+        if (go_back := self._back()) is not None:
+            if isawaitable(result := go_back()):
+                await result
             self.app.refresh_view()
 
     def action_view(self) -> None:
@@ -240,10 +240,10 @@ class MainScreen(TrueSizeScreen[None]):
         others = [name for name in view.slots if name in others] or others
         numbers = {name: number for number, name in enumerate(view.slots)}
         # A folded node's line comes before all of its workers.
-        here = numbers[view.slots_of(view.folded_node)[0]] - 1 if view.folded_node else numbers.get(view.selected, -1)
-        there = next((name for name in others if numbers.get(name, -1) > here), others[0])
-        view.folded.discard(view.node_of(there))
-        view.choose(there)
+        start = numbers[view.slots_of(view.folded_node)[0]] - 1 if view.folded_node else numbers.get(view.selected, -1)
+        following = next((name for name in others if numbers.get(name, -1) > start), others[0])
+        view.folded.discard(view.node_of(following))
+        view.choose(following)
         self.app.refresh_view()
 
     def action_choose(self, slot: str) -> None:
@@ -261,7 +261,7 @@ class MainScreen(TrueSizeScreen[None]):
     async def action_filter_workers(self) -> None:
         """Opens the filter line."""
         hint = "words to match: slot, node, state, job, group, GPU or reason"
-        await ask_line(self, LineBar(self._view.filter, hint, self.filter_workers))
+        await open_line(self, LineBar(self._view.filter, hint, self.filter_workers))
 
     def filter_workers(self, text: str) -> None:
         """Shows only the workers that match the filter `text`."""
@@ -269,7 +269,7 @@ class MainScreen(TrueSizeScreen[None]):
         self.app.refresh_view()
 
     def action_fold(self, node: str = "") -> None:
-        """Folds or unfolds a node (empty: the selected worker's), and selects its first worker unless one is selected."""
+        """Folds or unfolds a node (empty: the selected worker's); selects its first worker if none of its is selected."""
         view = self._view
         node = node or view.node_of(view.selected)
         if view.node_of(view.selected) != node and (slots := view.slots_of(node)):
@@ -286,7 +286,7 @@ class MainScreen(TrueSizeScreen[None]):
             self.log_view.open(LogSource(name, partial(self.app.log_path, name)))
 
     async def action_follow(self) -> None:
-        """Shows the log; if it is shown already, follows or pauses it."""
+        """Shows the log or, if it is shown already, starts or stops following it."""
         log = self.log_view
         if self._view.tab is not Tab.LOG:
             await self.action_show_tab(Tab.LOG)
@@ -311,14 +311,14 @@ class MainScreen(TrueSizeScreen[None]):
     async def action_search(self) -> None:
         """Opens the search line."""
         await self.action_show_tab(Tab.LOG)
-        await ask_line(self, LineBar(self.log_view.search.query.text, "search the log", self.log_view.search_for))
+        await open_line(self, LineBar(self.log_view.search.query.text, "search the log", self.log_view.search_for))
 
     def action_search_next(self, direction: str) -> None:
-        """Goes to the next match."""
+        """Goes to the next match `up` or `down`."""
         self.log_view.action_search_next(direction)
 
     async def action_copy_line(self) -> None:
-        """Copies the selected text, else the line, row or facts shown in the pane."""
+        """Copies the text selected with the mouse, else the pane's current line, row or facts."""
         if text := self.get_selected_text() or self.pane.tab_widget.text:
             self.app.say(await terminal.copy(self.app, text))
         else:

@@ -1,4 +1,4 @@
-"""Widgets made of rows, which redraw only changed cells; among them the footer with the keys."""
+"""Widgets made of rows that redraw only changed cells, such as the footer with the keys."""
 
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
@@ -17,11 +17,11 @@ from gmg_tui.ui.themes import appearance
 
 _BLANK = Strip([], 0)
 _MAX_GAP_CELLS = 8
-"""Maximum unchanged cells to resend between two changes: moving the cursor and setting a style takes more bytes."""
+"""Maximum unchanged cells to resend between two changes, which takes fewer bytes than moving the cursor."""
 
 
 def is_seen(widget: Widget) -> bool:
-    """Returns True if no page covers the widget's screen; dialogs leave it visible."""
+    """Returns True if no page covers the widget's screen; a dialog leaves the screen visible."""
     stack = widget.app.screen_stack
     above = stack[stack.index(widget.screen) + 1 :] if widget.screen in stack else stack
     return all(isinstance(screen, ModalScreen) for screen in above)
@@ -40,7 +40,7 @@ def changed_regions(y: int, old: Strip, new: Strip, width: int) -> list[Region]:
     before, after = _cells(old), _cells(new)
     if not before or len(before) != len(after):
         return [Region(0, y, width, 1)]
-    different = [x for x, (one, other) in enumerate(zip(before, after, strict=True)) if one != other]
+    different = [x for x, (cell, new_cell) in enumerate(zip(before, after, strict=True)) if cell != new_cell]
     runs: list[list[int]] = []
     for x in different:
         if runs and x - runs[-1][1] <= _MAX_GAP_CELLS:
@@ -61,7 +61,7 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
         super().__init__(id=id)
         self._strips: list[Strip] = []
         self._made_for: object = None
-        """The size, theme and scroll offset of the strips; None to make them again."""
+        """The size, theme and scroll offset that the strips were made for; None to make them again."""
 
     @property
     def text(self) -> str:
@@ -82,7 +82,7 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
         return [row.strip(self.appearance) for row in self.make_rows(width, height)]
 
     def update_rows(self) -> None:
-        """Refreshes changed cells; hidden widgets wait until they are shown again."""
+        """Refreshes changed cells; a hidden widget is redrawn once it is shown."""
         if not self.is_mounted or not self.display or not self.room or not is_seen(self):
             if self._made_for is not None:
                 self._made_for = None
@@ -110,12 +110,12 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
         self._made_for = self._key
         self._strips = self.make_strips(*self.room)
 
-    def wheel(self, steps: int) -> None:
-        """Scrolls by steps of the wheel, down if positive."""
+    def scroll_wheel(self, steps: int) -> None:
+        """Scrolls by steps of the mouse wheel, down if positive."""
         self.scroll_relative(y=steps * WHEEL_ROWS, animate=False)
 
     def reveal(self, first: int, end: int, headings: int = 0) -> None:
-        """Scrolls just enough to show rows `first` to `end` (exclusive) below the headings. Call it after a layout."""
+        """Scrolls just enough to show rows `first` to `end` (exclusive) below `headings` rows. Call it after a layout."""
         top = min(first, max(round(self.scroll_y), end + headings - self.size.height))
         if self.size and top != round(self.scroll_y):
             self.scroll_to(y=top, animate=False, force=True)
@@ -123,12 +123,12 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
     def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
         """Scrolls up."""
         event.prevent_default().stop()
-        self.wheel(-1)
+        self.scroll_wheel(-1)
 
     def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
         """Scrolls down."""
         event.prevent_default().stop()
-        self.wheel(1)
+        self.scroll_wheel(1)
 
     def action_go(self, direction: str) -> None:
         """Scrolls a line (`line-up`, `line-down`) or a page (`up`, `down`), or to an end (`home`, `end`)."""
@@ -137,7 +137,7 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
         self.scroll_relative(y=steps[direction], animate=False, force=True)
 
     def render_line(self, y: int) -> Strip:
-        """Returns a row, padded to the full width."""
+        """Returns row `y`, padded to the full width."""
         if self._made_for != self._key:
             self._make()
         strip = self._strips[y] if y < len(self._strips) else _BLANK
@@ -145,7 +145,7 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
 
 
 class Lines(Rows):
-    """Rows from a function of width and height."""
+    """Rows that a function makes for a width and a height."""
 
     def __init__(self, make: Callable[[int, int], Sequence[Row]], *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -157,20 +157,20 @@ class Lines(Rows):
         return self._make_lines(width, height)
 
     def show(self, subject: object) -> None:
-        """Redraws if the subject has changed."""
+        """Redraws if `subject`, which the rows depend on, has changed."""
         if subject != self._subject:
             self._subject = subject
             self.update_rows()
 
     def fit(self) -> int:
-        """Sets the height to the number of rows, and returns it."""
-        self.styles.height = needed = len(self._make_lines(self.app.size.width, 0))
+        """Sets the height to the number of rows, and returns that number."""
+        self.styles.height = count = len(self._make_lines(self.app.size.width, 0))
         self.update_rows()
-        return needed
+        return count
 
 
 class KeysFooter(Rows):
-    """A footer with the keys that fit, dimmed if their actions would do nothing."""
+    """A footer with the keys that fit; those without an effect are dimmed."""
 
     DEFAULT_CSS = "KeysFooter { dock: bottom; height: 1; }"
 
@@ -184,16 +184,16 @@ class KeysFooter(Rows):
         self.watch(self.app, "snapshot", self.update_rows, init=False)
 
     def make_rows(self, width: int, height: int) -> Sequence[Row]:
-        """Returns the one row."""
-        row, seen = Row(width), set[str]()
+        """Returns the row of keys."""
+        row, descriptions = Row(width), set[str]()
         for key, active in self.screen.active_bindings.items():
             text, display = active.binding.description, self.app.get_key_display(active.binding)
-            if not active.binding.show or text in seen:
+            if not active.binding.show or text in descriptions:
                 continue
             if len(display) + len(text) + 1 > row.room:
                 break
-            seen.add(text)
-            lit = active.enabled and self._has_effect(active.binding.action)
-            styles, click = ("title", "text") if lit else ("dim", "dim"), ("app.simulate_key", key)
+            descriptions.add(text)
+            is_dim = not active.enabled or not self._has_effect(active.binding.action)
+            styles, click = ("dim", "dim") if is_dim else ("title", "text"), ("app.simulate_key", key)
             row.add(display, styles[0], click=click).add(f" {text}", styles[1], click=click).add(" ")
         return [row]

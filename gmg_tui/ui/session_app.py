@@ -1,4 +1,4 @@
-"""Actions shared by all screens: choosing workers, confirming, sending requests, and leaving."""
+"""The part of the application that all screens share: choosing workers, confirming, sending requests, and leaving."""
 
 import os
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,13 +18,13 @@ from gmg_tui.session import LOGS, worker_log
 from gmg_tui.session.client import Source
 from gmg_tui.session.protocol import Action, Seen
 from gmg_tui.ui import keys
-from gmg_tui.ui.dialogs import confirmation, question, quit_dialog
+from gmg_tui.ui.dialogs import confirm_dialog, question, quit_dialog
 from gmg_tui.ui.drawing import safe
 from gmg_tui.ui.outcome import Outcome
 from gmg_tui.ui.terminal import TerminalDriver
 from gmg_tui.ui.view import View
 
-MESSAGE_S: Final = 8.0
+MESSAGE_TIMEOUT_S: Final = 8.0
 
 
 class SessionApp(App[Outcome], inherit_bindings=False):
@@ -54,7 +54,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
 
     def publish(self) -> None:
         """Draws the newest snapshot and the current view."""
-        if not self.screen_stack:  # the app is ending
+        if not self.screen_stack:  # the app is exiting
             return
         if self._newest is not self.view.snapshot:
             self.view.apply(self._newest)
@@ -65,14 +65,14 @@ class SessionApp(App[Outcome], inherit_bindings=False):
                 screen.refresh()
 
     def refresh_view(self) -> None:
-        """Redraws the view after a key has changed it."""
+        """Redraws the screen and the keys after the view has changed."""
         self.publish()
         self.refresh_bindings()
 
     def say(self, message: str) -> None:
-        """Shows a message for a few seconds, replacing the last one."""
+        """Shows a message for `MESSAGE_TIMEOUT_S`, in place of any other."""
         self.clear_notifications()
-        self.notify(safe(message), markup=False, timeout=MESSAGE_S)
+        self.notify(safe(message), markup=False, timeout=MESSAGE_TIMEOUT_S)
 
     def write_to_terminal(self, text: str) -> None:
         """Writes control sequences directly to the terminal, if there is one."""
@@ -93,14 +93,14 @@ class SessionApp(App[Outcome], inherit_bindings=False):
     def ask(self, question: str, on_yes: Callable[[], object]) -> AwaitMount:
         """Asks a question, and calls `on_yes` if the answer is yes. Await it to block keys until the dialog is up."""
 
-        def answered(yes: bool | None) -> None:
+        def handle_answer(yes: bool | None) -> None:
             if yes:
                 on_yes()
 
-        return self.push_screen(confirmation(question), answered)
+        return self.push_screen(confirm_dialog(question), handle_answer)
 
     def unavailable_reason(self, action: str) -> str:
-        """Returns the reason an action is not possible in this session now; empty if it is possible."""
+        """Returns the reason why an action is not possible in this session now; empty if it is possible."""
         if action in {"queue", "use_gpu"} and self.view.queue is None:
             return "only sweeps and tunings have a queue"
         if action in keys.CHANGING_ACTIONS and (self.view.readonly or self.view.already_ended):
@@ -115,8 +115,8 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         self.view.choose(slot)
         self.refresh_view()
 
-    def slots(self) -> list[str]:
-        """Returns the slots that actions apply to: the marked ones if visible, else the selected one."""
+    def target_slots(self) -> list[str]:
+        """Returns the slots that actions apply to: the marked ones if visible, else the selected one unless folded."""
         view = self.view
         if not view.maximized and all(isinstance(screen, ModalScreen) for screen in self.screen_stack[1:]):
             if marked := [slot for slot in view.slots if slot in view.marked]:
@@ -125,9 +125,9 @@ class SessionApp(App[Outcome], inherit_bindings=False):
                 return []
         return list(filter(None, [view.selected]))
 
-    def targets(self, action: Action | None) -> list[Worker]:
+    def target_workers(self, action: Action | None) -> list[Worker]:
         """Returns the workers that `action` (None: edit) applies to."""
-        workers = [worker for slot in self.slots() if (worker := self.view.worker_on(slot)) is not None]
+        workers = [worker for slot in self.target_slots() if (worker := self.view.worker_on(slot)) is not None]
         is_queue = self.view.queue is not None
         if is_queue:
             workers = [worker for worker in workers if worker.job is not None]
@@ -137,8 +137,8 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         return workers
 
     def say_no_target(self) -> None:
-        """Says why an action applies to no worker."""
-        view, slots = self.view, self.slots()
+        """Shows the reason why an action applies to no worker."""
+        view, slots = self.view, self.target_slots()
         if slots:
             self.say(f"Nothing runs on {slots[0] if len(slots) == 1 else 'the marked slots'}.")
         else:
@@ -146,9 +146,9 @@ class SessionApp(App[Outcome], inherit_bindings=False):
             self.say(f"{node} is folded: unfold it, or mark its workers." if node else view.empty_text)
 
     def action_act(self, name: str) -> None:
-        """Restarts, stops or kills the selected or marked workers; `name` is the `Action`'s."""
+        """Restarts, stops or kills the selected or marked workers; `name` is the value of an `Action`."""
         action = Action(name)
-        if workers := self.targets(action):
+        if workers := self.target_workers(action):
             self._confirm_and_act(action, workers)
         else:
             self.say_no_target()
@@ -163,10 +163,10 @@ class SessionApp(App[Outcome], inherit_bindings=False):
             self.say("No worker has failed or is stuck.")
 
     def _confirm_and_act(self, action: Action, workers: Sequence[Worker]) -> None:
-        """Acts on the workers as they are now, after a question if needed."""
+        """Acts on the workers, after a question if needed, unless their slots have other jobs or attempts by then."""
         text = question(action, self.view, workers)
-        same_attempt = bool(text) or action is Action.KILL
-        seen = {worker.slot: Seen(worker.job, worker.attempt if same_attempt else None) for worker in workers}
+        must_match_attempt = bool(text) or action is Action.KILL
+        seen = {worker.slot: Seen(worker.job, worker.attempt if must_match_attempt else None) for worker in workers}
         act = partial(self.request, partial(self.engine.act, action, *seen, seen=seen))
         if text:
             self.ask(text, act)
@@ -175,7 +175,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
 
     def action_use_gpu(self, used: bool) -> None:
         """Enables or disables the GPUs of the selected or marked slots for jobs."""
-        if slots := self.slots():
+        if slots := self.target_slots():
             self.request(partial(self._use_gpu, slots, used=used))
         else:
             self.say_no_target()
@@ -183,66 +183,68 @@ class SessionApp(App[Outcome], inherit_bindings=False):
     async def _use_gpu(self, slots: Sequence[str], *, used: bool) -> None:
         for slot in slots:
             await self.engine.use_slot(slot, used=used)
-        self.say(f"{'Jobs start again' if used else 'No more jobs start'} on {', '.join(slots)}.")
+        self.say(f"{'Jobs can start again' if used else 'No more jobs will start'} on {', '.join(slots)}.")
 
-    async def action_edit(self, start: Settings | None = None) -> None:
-        """Opens the edit dialog with the settings `start`; None for the current ones."""
+    async def action_edit(self, initial: Settings | None = None) -> None:
+        """Opens the edit dialog with the settings `initial`; None for the current ones."""
         from gmg_tui.ui.edit import EditScreen
 
-        if slots := sorted((worker.slot for worker in self.targets(None)), key=lambda slot: slot != self.view.selected):
-            await self.push_screen(EditScreen(self.engine, self.view, slots, start))
+        slots = [worker.slot for worker in self.target_workers(None)]
+        if slots:
+            slots.sort(key=lambda slot: slot != self.view.selected)
+            await self.push_screen(EditScreen(self.engine, self.view, slots, initial))
         else:
             self.say_no_target()
 
     def log_path(self, slot: str) -> Path | None:
-        """Returns the path of the log of the worker on `slot`; None if there is none."""
+        """Returns the path of the log of the worker on `slot`; None if the slot has no worker."""
         worker = self.view.worker_on(slot)
         return None if worker is None else Path(self.view.session.spec.folder, worker_log(worker))
 
-    def job_log(self, number: int) -> Path | None:
-        """Returns the path of a job's log (a group's: rank 0's); None if nothing has been written."""
+    def job_log_path(self, number: int) -> Path | None:
+        """Returns the path of a job's log, that of rank 0 for a group; None if the job has written nothing."""
         paths = Path(self.view.session.spec.folder, LOGS).glob(f"{number:04}-*.log")
         return min(paths, key=lambda path: len(path.name), default=None)
 
     def action_redraw(self) -> None:
-        """Redraws the whole screen, after other output to the terminal."""
-        if self.screen_stack:  # else the app is ending
+        """Redraws the whole screen, as other output to the terminal may have garbled it."""
+        if self.screen_stack:  # else the app is exiting
             self.screen.refresh(layout=True)
 
     # Leaving
 
     def finish(self, kind: str, reason: str = "") -> None:
-        """Closes the interface; the engine keeps running."""
+        """Closes the interface with an outcome of this kind; the engine keeps running."""
         self.exit(Outcome(kind, self.view.session, self._newest, reason))
 
     def action_detach(self) -> None:
-        """Leaves; workers keep running."""
+        """Leaves the interface; the workers keep running."""
         self.finish("viewed" if self.view.already_ended else "ended" if self.view.disconnected else "detached")
 
     def action_quit_session(self) -> None:
-        """Leaves; first asks what to do with running workers, unless this screen is read-only."""
+        """Leaves the interface, after asking about running workers unless this screen is read-only."""
         view = self.view
         if view.already_ended or (view.readonly and not view.snapshot.ended):
             self.action_detach()
         elif view.snapshot.ended:
             self.finish("ended")
         else:
-            self.push_screen(quit_dialog(self, view), self._leave)
+            self.push_screen(quit_dialog(self, view), self._handle_quit_answer)
 
-    def _leave(self, answer: str | None) -> None:
+    def _handle_quit_answer(self, answer: str | None) -> None:
         if answer == "leave":
             self.finish("detached")
         elif answer is not None:
             self.request(partial(self._stop_all, kill=answer == "kill"))
 
     async def _stop_all(self, *, kill: bool = False) -> None:
-        """Ends the workers, then the interface."""
-        before, self.view.stopping = self.view.stopping, True
+        """Stops or kills all workers, then leaves the interface."""
+        was_stopping, self.view.stopping = self.view.stopping, True
         self.refresh_view()
         try:
             await self.engine.end(kill=kill)
         except GmgError:
-            self.view.stopping = before
+            self.view.stopping = was_stopping
             raise
         if self.view.snapshot.ended:
             self.finish("stopped")

@@ -9,8 +9,8 @@ from gmg_tui.model.alert import urgent
 from gmg_tui.model.tried import arguments_of
 from gmg_tui.results.column import CPU, ENVS, FPS, RAM, VRAM, Column, gpu_columns
 
-HISTORY_S = 900
-"""Seconds in a history."""
+MAX_HISTORY_S = 900
+"""Maximum seconds in a history."""
 
 
 class History:
@@ -25,22 +25,22 @@ class History:
         return next(reversed(self.fps), 0)
 
     def seed(self, series: Series) -> None:
-        """Starts with the engine's history from before this client connected."""
+        """Adds the engine's history from before this client connected."""
         step_s, end = max(1, round(series.step_s)), int(series.end)
         for age, fps in enumerate(reversed(series.fps)):
             if fps is not None:
                 self.fps.update(dict.fromkeys(range(end - age * step_s, end - (age + 1) * step_s, -1), fps))
-        self.fps = dict(sorted(self.fps.items())[-HISTORY_S:])
+        self.fps = dict(sorted(self.fps.items())[-MAX_HISTORY_S:])
 
     def add(self, time: float, worker: Worker) -> None:
-        """Adds the rate at the Unix time `time`; the last of each second counts."""
+        """Adds the worker's rate at the Unix time `time`; it replaces any other rate of that second."""
         self.fps.pop(int(time), None)  # the clock may be set back
         self.fps[int(time)] = worker.current_fps
-        if len(self.fps) > HISTORY_S:
+        if len(self.fps) > MAX_HISTORY_S:
             del self.fps[next(iter(self.fps))]
 
     def mean(self, start: int, seconds: int) -> float | None:
-        """Returns the mean rate from the second `start`; None if unknown."""
+        """Returns the mean rate over `seconds` seconds from `start`; None if unknown."""
         known = [fps for second in range(start, start + seconds) if (fps := self.fps.get(second)) is not None]
         return sum(known) / len(known) if known else None
 
@@ -51,10 +51,10 @@ class SlotView(NamedTuple):
     slot: Slot
     worker: Worker
     sample: GpuSample | None
-    """Its GPU's newest sample; None on a CPU slot, and before the first sample."""
+    """The GPU's newest sample; None on a CPU slot, and before the first sample."""
     history: History
     time: float
-    """The snapshot's Unix time, seconds."""
+    """The snapshot's Unix time in seconds."""
     selected: bool = False
     marked: bool = False
     median_fps: float | None = None
@@ -69,7 +69,7 @@ _HEALTHY_RANK: Final = 4
 
 
 def urgency_rank(entry: SlotView) -> int:
-    """Returns the worker's rank by urgency, 0 for the most urgent; from `_HEALTHY_RANK` it is healthy."""
+    """Returns the worker's rank by urgency, 0 for the most urgent; healthy workers have ranks from `_HEALTHY_RANK`."""
     worker = entry.worker
     if worker.state is WorkerState.FAILED:
         return 0
@@ -82,17 +82,17 @@ def urgency_rank(entry: SlotView) -> int:
 
 
 def in_trouble(entry: SlotView) -> bool:
-    """Returns True if the worker has failed or is lost, or has an urgent alert."""
+    """Returns True if the worker has failed, is stuck or lost, or has an urgent alert."""
     return urgency_rank(entry) < _HEALTHY_RANK
 
 
 def median_rates(slots: Mapping[str, Slot], workers: Iterable[Worker]) -> dict[str, float]:
-    """Returns, by slot, the median rate of workers with the same GPU model and arguments, if there are three."""
+    """Returns, by slot, the median rate of workers with the same GPU model and arguments, if there are at least three."""
     groups: dict[object, dict[str, float]] = {}
     for worker in workers:
         if worker.current_fps is not None and (slot := slots.get(worker.slot)) is not None:
-            alike = slot.gpu.name if slot.gpu else None, arguments_of(worker.newest), worker.newest.fps_of_group
-            groups.setdefault(alike, {})[worker.slot] = worker.current_fps
+            key = slot.gpu.name if slot.gpu else None, arguments_of(worker.newest), worker.newest.fps_of_group
+            groups.setdefault(key, {})[worker.slot] = worker.current_fps
     return {name: median(group.values()) for group in groups.values() if len(group) >= 3 for name in group}
 
 
@@ -101,25 +101,25 @@ def job_of(worker: Worker) -> str:
     return "" if worker.job is None else f"#{worker.job} {worker.job_name}"
 
 
-_C = Column[SlotView]
-WORKERS: dict[str, Column[SlotView]] = {
+_Column = Column[SlotView]
+WORKER_COLUMNS: dict[str, Column[SlotView]] = {
     column.name: column
     for column in (
-        _C("slot", lambda row: row.slot.name, align_left=True),
-        _C("rank", lambda row: row.worker.group.name if row.worker.group is not None else None, align_left=True),
-        _C("job", lambda row: job_of(row.worker) or None, align_left=True),
-        _C("state", lambda row: row.worker.state_word, align_left=True),
-        _C("fps", lambda row: row.worker.rate, *FPS),
-        _C("n_envs", lambda row: row.worker.newest.n_envs, *ENVS),
+        _Column("slot", lambda row: row.slot.name, align_left=True),
+        _Column("rank", lambda row: row.worker.group.name if row.worker.group is not None else None, align_left=True),
+        _Column("job", lambda row: job_of(row.worker) or None, align_left=True),
+        _Column("state", lambda row: row.worker.state_word, align_left=True),
+        _Column("fps", lambda row: row.worker.rate, *FPS),
+        _Column("n_envs", lambda row: row.worker.newest.n_envs, *ENVS),
         *gpu_columns(lambda row: row.sample),
-        _C("cpu_pct", lambda row: row.worker.cpu_pct, *CPU),
-        _C("memory_rss_mib", lambda row: row.worker.memory_rss_mib, *RAM),
+        _Column("cpu_pct", lambda row: row.worker.cpu_pct, *CPU),
+        _Column("memory_rss_mib", lambda row: row.worker.memory_rss_mib, *RAM),
     )
 }
 
 SLOT_ORDER: Final = "slot"
 """The order by slot number; other orders are named after columns."""
-ORDERS: Final[Mapping[str, Column[Any]]] = WORKERS | {
+ORDERS: Final[Mapping[str, Column[Any]]] = WORKER_COLUMNS | {
     "state": Column[Any]("state", lambda entry: -urgency_rank(entry)),
     "memory": Column[Any]("memory", lambda entry: entry.sample and entry.sample.memory_used_mib, *VRAM),
 }

@@ -23,10 +23,10 @@ from gmg_tui.ui.rows import Rows
 
 T = TypeVar("T")
 _POINTER_CELLS = 2
-_MIN_CELLS = 8
+_MIN_COLUMN_CELLS = 8
 """Minimum cells of `FILL_COLUMN` and `SHRINK_COLUMN`."""
 _MAX_LAST_COLUMN_CELLS = 300
-"""Maximum cells of the last column, whatever its own limit: it takes nothing from others."""
+"""Maximum cells of the last column, whatever its own limit: a wide one takes nothing from others."""
 
 
 class ColumnSpan(NamedTuple):
@@ -38,7 +38,7 @@ class ColumnSpan(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The first cell after it."""
+        """The first cell after the column."""
         return self.start + self.width
 
     def put(self, row: Row, text: str, style: str, click: OnClick | None = None) -> None:
@@ -54,8 +54,8 @@ class ColumnSpan(NamedTuple):
 class Table(Rows, Generic[T], can_focus=True):
     """A sortable table: a click on a heading sorts, and the cursor stays on its row when rows change.
 
-    Empty columns are hidden, and columns never shrink. Numbers are sorted from the largest at first; unknown values come
-    last.
+    A column is hidden until a row has a value for it, and its measured width never shrinks. The first click on a column of
+    numbers sorts the largest first; unknown values come last.
     """
 
     DEFAULT_CSS = """
@@ -82,14 +82,14 @@ class Table(Rows, Generic[T], can_focus=True):
     ]
 
     class Moved(Message):
-        """The cursor has moved to another row."""
+        """Posted when the user moves the cursor to another row."""
 
         def __init__(self, table: Table[Any]) -> None:
             super().__init__()
             self.table = table
 
     class Chosen(Moved):
-        """The row that was already under the cursor was clicked."""
+        """Posted when the row under the cursor is clicked."""
 
     def __init__(
         self,
@@ -100,14 +100,14 @@ class Table(Rows, Generic[T], can_focus=True):
         sort_by: str = "",
         follow: Callable[[Sequence[T]], T | None] = lambda rows: None,
     ) -> None:
-        """Makes a table without rows.
+        """Creates a table without rows.
 
         Args:
-            columns: All columns, most important first; scroll to reach those beyond the width.
+            columns: All columns, most important first; the user scrolls to those beyond the width.
             key: Returns the identity of a row.
             style: Returns the style of a row's columns `state` and `reason`.
             sort_by: The initial sort column; empty to keep the given order.
-            follow: Returns the row for the cursor until the user moves it; None to leave it.
+            follow: Returns the row to put the cursor on until the user moves it, or None to leave the cursor.
         """
         super().__init__()
         self.set_columns(columns)
@@ -125,7 +125,7 @@ class Table(Rows, Generic[T], can_focus=True):
         self.empty = ""
         """The text shown if there are no rows."""
         self.following = True
-        """True while the cursor stays on the row from `follow`."""
+        """True while `follow` decides on the cursor's row."""
 
     @property
     def selected(self) -> T | None:
@@ -150,31 +150,31 @@ class Table(Rows, Generic[T], can_focus=True):
         return [column for column in self._columns.values() if column.name in self._widths]
 
     def set_columns(self, columns: Iterable[Column[T]]) -> None:
-        """Sets the columns for the next rows, without those not meant for screens."""
+        """Sets the columns, without those not meant for screens; takes effect with the next rows."""
         self._columns = {column.name: column for column in columns if Outputs.SCREEN in column.outputs}
         self._drawn: dict[str, tuple[T, object, Strip]] = {}
-        """Cache of visible rows by key: the row, how it was drawn, and the result."""
+        """Cache of visible rows by key: the row, its look when drawn, and its strip."""
 
     # Rows
 
     def show(self, rows: Sequence[T]) -> None:
         """Replaces all rows."""
-        before, self._rows = self._rows, {self._key_of(row): row for row in rows}
-        self._update([row for key, row in self._rows.items() if before.get(key) is not row], sort=True)
+        old_rows, self._rows = self._rows, {self._key_of(row): row for row in rows}
+        self._update([row for key, row in self._rows.items() if old_rows.get(key) is not row], sort=True)
 
     def replace(self, rows: Iterable[T]) -> None:
         """Adds rows, or replaces those with the same keys."""
         changed = [row for row in rows if self._rows.get(self._key_of(row)) is not row]
-        sorting = self._columns.get(self._sort_by)
-        sort = sorting is not None and any(
-            (old := self._rows.get(self._key_of(row))) is None or sorting.value(old) != sorting.value(row)
+        column = self._columns.get(self._sort_by)
+        sort = column is not None and any(
+            (old := self._rows.get(self._key_of(row))) is None or column.value(old) != column.value(row)
             for row in changed
         )
         self._rows |= {self._key_of(row): row for row in changed}
         self._update(changed, sort=sort or len(self._rows) != len(self._keys))
 
     def _update(self, changed: Sequence[T], *, sort: bool) -> None:
-        """Shows columns that have their first value, sorts if asked, keeps the cursor on its row, and redraws."""
+        """Shows columns with their first value, sorts if `sort`, updates the cursor's position, and redraws."""
         for name, column in self._columns.items():
             if name not in self._widths and any(column.value(row) is not None for row in changed):
                 self._widths[name] = width_of(column.heading) + 1  # for the sort arrow
@@ -184,14 +184,14 @@ class Table(Rows, Generic[T], can_focus=True):
                 rows = sort_rows(self._columns[self._sort_by], rows, descending=self._descending)
             self._keys = list(map(self._key_of, rows))
         followed = self._follow(list(self._rows.values())) if self.following else None
-        before, in_sight = self._cursor, 0 <= self.cursor_row - round(self.scroll_y) < self.size.height - 1
+        old_cursor, was_visible = self._cursor, 0 <= self.cursor_row - round(self.scroll_y) < self.size.height - 1
         if followed is not None:
             self._cursor = self._key_of(followed)
         if self._cursor not in self._rows:
             self._cursor = self._keys[min(self.cursor_row, len(self._keys) - 1)] if self._keys else ""
         self.cursor_row = self._keys.index(self._cursor) if self._keys else 0
         self._update_virtual_size()
-        if in_sight or before != self._cursor:  # else the user has scrolled it away
+        if was_visible or old_cursor != self._cursor:  # else the user has scrolled away from the cursor
             self.reveal_cursor()
         self.update_rows()
 
@@ -206,9 +206,10 @@ class Table(Rows, Generic[T], can_focus=True):
             widths[self.FILL_COLUMN] = 0
             used = _POINTER_CELLS + sum(widths.values()) + self.GAP * (len(widths) - 1)
             if self.SHRINK_COLUMN in widths:
-                over = max(0, min(used + _MIN_CELLS - self.room.width, widths[self.SHRINK_COLUMN] - _MIN_CELLS))
-                widths[self.SHRINK_COLUMN] -= over
-                used -= over
+                shrinkable = widths[self.SHRINK_COLUMN] - _MIN_COLUMN_CELLS
+                excess = max(0, min(used + _MIN_COLUMN_CELLS - self.room.width, shrinkable))
+                widths[self.SHRINK_COLUMN] -= excess
+                used -= excess
             widths[self.FILL_COLUMN] = max(0, self.room.width - used)
         starts = accumulate((width + self.GAP for width in widths.values()), initial=_POINTER_CELLS)
         return list(map(ColumnSpan, shown, starts, widths.values()))
@@ -233,7 +234,7 @@ class Table(Rows, Generic[T], can_focus=True):
         self.reveal(self.cursor_row, self.cursor_row + 1, 1)
 
     def move_to(self, number: int) -> None:
-        """Moves the cursor to the row `number`, or the nearest one, and stops following."""
+        """Moves the cursor to row `number`, or to the nearest row, and stops following."""
         number = max(0, min(number, len(self._keys) - 1))
         self.following = False
         if self._keys and number != self.cursor_row:
@@ -250,16 +251,16 @@ class Table(Rows, Generic[T], can_focus=True):
         self.move_to(self.cursor_row + steps[direction] if direction in steps else end)
 
     def action_scroll_columns(self, step: int) -> None:
-        """Scrolls sideways."""
+        """Scrolls sideways, to the right if `step` is positive."""
         self.scroll_relative(x=step * 8, animate=False)
 
     def follow(self) -> None:
-        """Puts the cursor on the row from `follow` again."""
+        """Lets the constructor's `follow` decide on the cursor's row again."""
         self.following = True
         self._update((), sort=False)
 
     def on_click(self, event: Click) -> None:
-        """Selects the clicked row; the headings handle their clicks themselves."""
+        """Selects the clicked row; headings are clickable pieces with their own action."""
         event.stop()
         if event.y and (number := round(self.scroll_y) + event.y - 1) < len(self._keys):
             self.click_row(number)
@@ -280,7 +281,7 @@ class Table(Rows, Generic[T], can_focus=True):
     # Drawing
 
     def measure(self, rows: Mapping[str, T]) -> dict[str, list[Piece]]:
-        """Returns the cells of rows by key, and widens columns for them."""
+        """Returns the cells of rows by key, and widens columns to fit them."""
         columns = self.shown_columns
         cells = {key: [self.cell(row, column) for column in columns] for key, row in rows.items()}
         for number, column in enumerate(columns):
@@ -299,10 +300,10 @@ class Table(Rows, Generic[T], can_focus=True):
     def make_strips(self, width: int, height: int) -> list[Strip]:
         """Returns the headings and the visible rows, reusing unchanged ones."""
         top, left = round(self.scroll_y), round(self.scroll_x)
-        keys, before = self._keys[top : top + height - 1], dict(self._widths)
+        keys, old_widths = self._keys[top : top + height - 1], dict(self._widths)
         new = {key: row for key in keys if (row := self._rows[key]) is not self._drawn.get(key, (None,))[0]}
         cells = self.measure(new)
-        if before != self._widths:
+        if old_widths != self._widths:
             self.call_next(self._update_virtual_size)
         if not keys:
             return [Row(width).add(self.empty, "dim").strip(self.appearance)]
@@ -310,11 +311,11 @@ class Table(Rows, Generic[T], can_focus=True):
         drawn, look = self._drawn, (self.app.theme, width, left, tuple(self._widths.items()))
         self._drawn = {}
         for number, key in enumerate(keys, top):
-            row, here = self._rows[key], number == self.cursor_row
-            if key in new or drawn[key][1] != (look, here):
+            row, is_cursor = self._rows[key], number == self.cursor_row
+            if key in new or drawn[key][1] != (look, is_cursor):
                 line = self.line(row, cells.get(key) or self.measure({key: row})[key], edge)
-                cursor = self.get_component_rich_style("table--cursor") if here else None
-                self._drawn[key] = row, (look, here), line.strip(self.appearance, cursor).crop(left, edge)
+                cursor = self.get_component_rich_style("table--cursor") if is_cursor else None
+                self._drawn[key] = row, (look, is_cursor), line.strip(self.appearance, cursor).crop(left, edge)
             else:
                 self._drawn[key] = drawn[key]
         heading = self._heading(edge).strip(self.appearance).crop(left, edge)

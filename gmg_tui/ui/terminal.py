@@ -29,26 +29,26 @@ from gmg_tui.model.text import one_line
 Result = TypeVar("Result")
 
 MAX_CELLS: Final = 1000
-"""Maximum width and height in a browser."""
+"""Maximum width and height in a browser, in cells."""
 
 
 def _render_cropped(update: ChopsUpdate, console: Console) -> str:
-    sent = ""
+    output = ""
     for y, left, right in update.spans:
         for end, (x, strip) in zip(update.chop_ends[y], update.chops[y].items(), strict=False):
             if strip is not None and x < right and end > left:
                 start = max(x, left)
-                sent += f"\x1b[{y + 1};{start + 1}H{strip.crop(start - x, min(end, right) - x).render(console)}"
-    return sent
+                output += f"\x1b[{y + 1};{start + 1}H{strip.crop(start - x, min(end, right) - x).render(console)}"
+    return output
 
 
-def crop_chops_at_their_left() -> None:
-    """Makes Textual 8.2.8 send only the cells of dirty regions: it does not crop strips on the left."""
+def patch_partial_updates() -> None:
+    """Makes Textual 8.2.8 send only the cells of dirty regions; by itself, it does not crop strips on the left."""
     ChopsUpdate.render_segments = _render_cropped  # type: ignore[assignment, method-assign]
 
 
 def _unset_exported_size() -> None:
-    """Unsets an exported size, common in containers, which would override the terminal's."""
+    """Unsets COLUMNS and LINES, often exported in containers, if the terminal has a size: they would override it."""
     with contextlib.suppress(OSError):
         if all(os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ is not None else 1)):
             for name in ("COLUMNS", "LINES"):
@@ -59,13 +59,13 @@ class TerminalDriver(LinuxDriver):
     """Textual's driver without job control.
 
     Textual 8.2.8 restarts its driver on every SIGCONT, even if SIGTSTP did not stop it: then two threads read the keys,
-    and the terminal stays raw at exit. Here no key stops the process.
+    and the terminal stays raw at exit. With this driver, no key suspends the process.
     """
 
     def __init__(self, app: Any, **options: Any) -> None:
         super().__init__(app, **options)
         _unset_exported_size()
-        crop_chops_at_their_left()
+        patch_partial_updates()
         app.terminal = self
 
     def start_application_mode(self) -> None:
@@ -87,7 +87,7 @@ _FOOTER_ORDER: Final = {"help": 0, "quit": 1, "detach": 2, "back": 3, "queue": 4
 
 
 def call_after(pump: MessagePump, delay_s: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
-    """Calls back in the message loop of an app or widget after a delay; can be cancelled.
+    """Calls `callback` in the message loop of an app or widget after a delay. Returns a handle to cancel the call.
 
     `set_timer` in Textual 8.2.8 never calls back if the process stalls for longer than the delay while the timer starts,
     as the timer then skips its only tick (`Timer._run`).
@@ -109,7 +109,7 @@ class TrueSizeScreen(Screen[Result]):
         await super().on_event(event)
 
     def dismiss(self, result: Result | None = None) -> AwaitComplete:
-        """Closes this screen only once: Textual 8.2.8 would also close the one below if a key is pressed twice."""
+        """Closes this screen, once: with a key pressed twice, Textual 8.2.8 would also close the screen below."""
         return super().dismiss(result) if self.is_current else AwaitComplete()
 
     @property
@@ -122,7 +122,7 @@ class TrueSizeScreen(Screen[Result]):
 # A lost terminal
 
 GRACE_S = 1.5
-"""Seconds for a clean exit once the terminal is lost."""
+"""Seconds for a clean exit after the terminal is lost."""
 EXIT_CODE = 129
 """Exit status after a forced exit: 128 plus SIGHUP's number, as in shells."""
 _ENDING_SIGNALS = (signal.SIGHUP, signal.SIGTERM)
@@ -141,25 +141,25 @@ def drop_keys() -> None:
 def watch(
     on_lost: Callable[[], object], *, descriptor: int = 0, grace_s: float = GRACE_S, terminal: bool = True
 ) -> Iterator[None]:
-    """Ends the interface if the terminal at `descriptor` (its input) is lost. Enter it in a running event loop.
+    """Ends the process if the terminal whose input is `descriptor` is lost. Enter this context in a running event loop.
 
     Textual 8.2.8 does not notice a lost terminal: its input thread keeps reading end-of-file
     (Textualize/textual#6690), and its output blocks the event loop when nobody reads the terminal. So a
-    separate thread sleeps in `poll(2)`: the kernel reports the hang-up, and the handlers of SIGHUP and SIGTERM
-    write to its pipe. Without a `terminal`, it watches the pipe that delivers keys, which
-    is lost when the other end closes it.
+    separate thread sleeps in `poll(2)`, until the kernel reports a hang-up or the handlers of SIGHUP and SIGTERM
+    write to a pipe. Without a `terminal`, the thread watches the pipe that delivers keys, which
+    is lost when the other end is closed.
 
     After a hang-up, SIGHUP or SIGTERM, `on_lost` is called once in the event loop, and the process has `grace_s` seconds
-    to exit. Then `os._exit` ends it without the interpreter's clean-up, which would join Textual's writer thread: that
-    may block forever in a write to a terminal that nobody reads. This also applies after leaving the context, since
-    printing a last line may block the same way.
-    The engine is another process; nothing of the session is lost. `on_lost` must not block.
+    to exit. Then `os._exit` ends it without the interpreter's clean-up, which would join Textual's writer thread, and that
+    may block forever in a write to a terminal that nobody reads. The time limit also applies after leaving the context,
+    since printing a last line may block the same way.
+    The engine is another process, so the session loses nothing. `on_lost` must not block.
     """
     loop, lost = asyncio.get_running_loop(), threading.Event()
     settings = _terminal_settings(descriptor) if terminal else None
     reader, writer = os.pipe2(os.O_CLOEXEC)
 
-    def is_lost() -> bool:
+    def wait_for_loss() -> bool:
         """Waits until the terminal is lost or the context is left. Returns True if it is lost."""
         if terminal and settings is None:
             return True
@@ -168,8 +168,8 @@ def watch(
         poll.register(descriptor, 0)  # POLLHUP, POLLERR and POLLNVAL are always reported
         return descriptor in dict(poll.poll()) or b"!" in os.read(reader, 64)
 
-    def run() -> None:
-        if not is_lost():
+    def run_watchdog() -> None:
+        if not wait_for_loss():
             os.close(reader)
             os.close(writer)
             return
@@ -185,13 +185,13 @@ def watch(
         os._exit(EXIT_CODE)
 
     # Not `loop.add_signal_handler`: a stalled terminal may block the loop.
-    before = {number: signal.signal(number, lambda *_: os.write(writer, b"!")) for number in _ENDING_SIGNALS}
-    threading.Thread(target=run, name="gmg-terminal-watchdog", daemon=True).start()
+    old_handlers = {number: signal.signal(number, lambda *_: os.write(writer, b"!")) for number in _ENDING_SIGNALS}
+    threading.Thread(target=run_watchdog, name="gmg-terminal-watchdog", daemon=True).start()
     try:
         yield
     finally:
         if not lost.is_set():
-            for number, handler in before.items():
+            for number, handler in old_handlers.items():
                 signal.signal(number, handler)
         os.write(writer, b".")
 
@@ -220,33 +220,33 @@ _MAX_CHARS = 200
 _TITLE = "gmg-tui"
 
 
-def notification_sequences(ways: Iterable[str], new: tuple[Occurrence, ...], *, tmux: bool) -> str:
-    """Returns the control sequences that notify the terminal of events in the given `ways`.
+def notification_sequences(methods: Iterable[str], events: tuple[Occurrence, ...], *, tmux: bool) -> str:
+    """Returns the control sequences that notify the terminal of events by these methods (values of `--notify`).
 
     iTerm2, kitty, WezTerm and Windows Terminal support OSC 9; urxvt, foot, Ghostty and VTE support OSC 777. tmux
     forwards them if wrapped and `allow-passthrough` is on (tmux(1)); it handles the bell itself.
     """
-    if not new:
+    if not events:
         return ""
-    text = _notification_text(new)
+    text = _notification_text(events)
     sequences = {
         "bell": _BELL,
         "osc9": _osc(f"9;{text}", tmux=tmux),
         "osc777": _osc(f"777;notify;{_TITLE};{text}", tmux=tmux),
     }
-    return "".join(dict.fromkeys(sequences[way] for way in ways if way in sequences))
+    return "".join(dict.fromkeys(sequences[method] for method in methods if method in sequences))
 
 
-def _notification_text(new: tuple[Occurrence, ...]) -> str:
-    more = f" (and {len(new) - 1} more)" if len(new) > 1 else ""
-    text = one_line(new[0].text).replace(";", ",")
-    room = _MAX_CHARS - len(more)
-    return (text if len(text) <= room else f"{text[: room - 1]}…") + more
+def _notification_text(events: tuple[Occurrence, ...]) -> str:
+    suffix = f" (and {len(events) - 1} more)" if len(events) > 1 else ""
+    text = one_line(events[0].text).replace(";", ",")
+    room = _MAX_CHARS - len(suffix)
+    return (text if len(text) <= room else f"{text[: room - 1]}…") + suffix
 
 
 def _osc(body: str, *, tmux: bool) -> str:
-    whole = f"{_ESCAPE}]{body}{_BELL}"
-    return f"{_ESCAPE}Ptmux;{whole.replace(_ESCAPE, _ESCAPE * 2)}{_STRING_TERMINATOR}" if tmux else whole
+    sequence = f"{_ESCAPE}]{body}{_BELL}"
+    return f"{_ESCAPE}Ptmux;{sequence.replace(_ESCAPE, _ESCAPE * 2)}{_STRING_TERMINATOR}" if tmux else sequence
 
 
 # The clipboard
@@ -255,7 +255,7 @@ _TMUX_TIMEOUT_S: Final = 2.0
 
 
 async def copy(app: App[Any], text: str) -> str:
-    """Copies `text`. Returns a message about it. Terminals do not confirm OSC 52, and may ignore it."""
+    """Copies `text`, and returns a message for the user. Terminals do not confirm OSC 52, and may ignore it."""
     amount = units.count(text.count("\n") + 1, "line")
     app.copy_to_clipboard(text)
     if not app.is_web and "TMUX" in os.environ and await _load_into_tmux(text):
@@ -266,7 +266,7 @@ async def copy(app: App[Any], text: str) -> str:
 
 
 async def _load_into_tmux(text: str) -> bool:
-    """Sets tmux's newest buffer and its terminal's clipboard: by default tmux ignores OSC 52 from programs."""
+    """Sets tmux's paste buffer and its terminal's clipboard, as tmux by default ignores OSC 52 from programs."""
     try:
         process = await asyncio.create_subprocess_exec(
             "tmux", "load-buffer", "-w", "-", stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL

@@ -1,4 +1,4 @@
-"""The themes, the styles for each, and `--ascii`.
+"""The themes, the styles of each theme, and the replacement of characters for `--ascii`.
 
 `dark` and `light` use only the 256 colours of `TERM=xterm-256color`: SSH does not forward COLORTERM, so the screen looks
 the same with 256 colours as with 16 million.
@@ -23,7 +23,8 @@ from gmg_tui.ui.drawing import ATTRIBUTES, STYLES, Appearance
 
 _PREFIX = "gmg-"
 _MIN_LIGHT_BRIGHTNESS = 0.5
-_FIELDS = ("primary", "secondary", "accent", "success", "warning", "error", "foreground", "background")
+"""Minimum brightness of a light theme's background, from 0 to 1."""
+_COLOR_FIELDS = ("primary", "secondary", "accent", "success", "warning", "error", "foreground", "background")
 _COLORS: dict[str, tuple[Sequence[str], Mapping[str, str], Mapping[str, str]]] = {
     "dark": (
         ("#87afff", "#87afd7", "#5fd7ff", "#87d787", "#ffd75f", "#ff8787", "#d0d0d0", "#121212"),
@@ -41,7 +42,7 @@ _COLORS: dict[str, tuple[Sequence[str], Mapping[str, str], Mapping[str, str]]] =
         {"text-muted": "#d0d0d0", "border": "#ffff00", "border-blurred": "#bcbcbc"},
     ),
 }
-"""Each theme's colours for `_FIELDS`, its other backgrounds, and overrides of variables that Textual derives."""
+"""Each theme's colours for `_COLOR_FIELDS`, its other backgrounds, and overrides of variables that Textual derives."""
 
 
 def names() -> tuple[str, ...]:
@@ -50,41 +51,42 @@ def names() -> tuple[str, ...]:
 
 
 def add(tables: Mapping[str, Mapping[str, str]]) -> None:
-    """Adds the themes of the settings, each defined by its differences from its `base`. Raises `GmgError`."""
+    """Adds the themes of the settings: a `base` and the colours that differ. Raises `GmgError` for invalid ones."""
     for name, table in tables.items():
         base = table.get("base", THEMES[0])
-        if name in THEMES or base not in _COLORS or base not in THEMES:
-            why = "is a theme of gmg-tui" if name in THEMES else f"base = {base!r}: give dark, light or contrast"
-            raise GmgError(f"[themes.{name}] {why}; choose another")
+        if name in THEMES:
+            raise GmgError(f"[themes.{name}] is built in; choose another name")
+        if base not in _COLORS or base not in THEMES:
+            raise GmgError(f"[themes.{name}] base = {base!r} is not a built-in theme; give dark, light or contrast")
         colors, *others = _COLORS[base]
-        levels = [dict(zip(_FIELDS, colors, strict=True)), *map(dict, others)]
+        groups = [dict(zip(_COLOR_FIELDS, colors, strict=True)), *map(dict, others)]
         for key, value in table.items():
-            level = next((level for level in levels if key in level), None)
-            if level is None and key != "base":
-                known = ["base", *(key for level in levels for key in level)]
+            group = next((group for group in groups if key in group), None)
+            if group is None and key != "base":
+                known = ["base", *(key for group in groups for key in group)]
                 raise GmgError(
                     f"[themes.{name}] {key} is not a colour of a theme{nearest(key, known)}; there are: {listed(known)}"
                 )
-            if level is not None:
+            if group is not None:
                 try:
-                    level[key] = Color.parse(value).hex6
+                    group[key] = Color.parse(value).hex6
                 except (ColorParseError, ValueError, OverflowError):
                     raise GmgError(f"[themes.{name}] {key} = {value!r} is not a colour; give #rrggbb") from None
-        _COLORS[name] = (tuple(levels[0].values()), levels[1], levels[2])
+        _COLORS[name] = (tuple(groups[0].values()), groups[1], groups[2])
 
 
 def textual_name(name: str | None, *, no_color: bool) -> str:
-    """Returns Textual's name for a theme (None for the first); with `no_color`, for `ansi`."""
+    """Returns Textual's name for a theme (None for the first) or, with `no_color`, for the theme `ansi`."""
     return _PREFIX + ("ansi" if no_color else name or THEMES[0])
 
 
 def all_themes() -> list[Theme]:
-    """Returns the themes to register."""
+    """Returns all themes, for Textual to register."""
     return [*(_theme(name, *colors) for name, colors in _COLORS.items()), _ansi()]
 
 
 _appearances: dict[str, Appearance] = {}
-"""Cache by theme: deriving its colours takes longer than drawing a frame."""
+"""Cache of styles by theme: deriving a theme's colours takes longer than drawing a frame."""
 
 
 def appearance(app: App[Any]) -> Appearance:
@@ -95,7 +97,7 @@ def appearance(app: App[Any]) -> Appearance:
 
 
 def make_appearance(variables: Mapping[str, str]) -> Appearance:
-    """Returns the styles of a theme with these CSS variables."""
+    """Returns the styles of the theme that has these CSS variables."""
     background = Color.parse(variables["background"])
     # Keep the terminal's background only with the terminal's colours: others may be illegible on it.
     fill = Style() if background.ansi is not None else Style(bgcolor=background.rich_color)
@@ -110,7 +112,7 @@ def make_appearance(variables: Mapping[str, str]) -> Appearance:
 
 
 def _theme(name: str, colors: Sequence[str], backgrounds: Mapping[str, Any], variables: Mapping[str, str]) -> Theme:
-    named: dict[str, Any] = dict(zip(_FIELDS, colors, strict=True))
+    named: dict[str, Any] = dict(zip(_COLOR_FIELDS, colors, strict=True))
     derived = {**variables, "block-cursor-foreground": named["background"]}
     derived |= {f"footer-{part}background": named["background"] for part in ("", "key-", "item-", "description-")}
     return Theme(
@@ -142,32 +144,33 @@ _LINE_CELLS = "'-._"
 
 
 def _line_in_ascii(bits: int) -> str:
-    """Returns the character for a braille cell with these dots."""
+    """Returns the ASCII character for a braille cell with these dots."""
     rows = [row for row, dots in enumerate((0x09, 0x12, 0x24, 0xC0)) if bits & dots]
     return " " if not rows else "|" if rows[-1] - rows[0] > 1 else _LINE_CELLS[rows[0]]
 
 
-_REPLACEMENTS = (
+_REPLACEMENT_PAIRS = (
     '─-━=│|┃#┏#┓#┗#┛#┈-┉-╌-╎!┊:▀"▔"▐|▕|░.▒:▓*…~·.•*–-—-−-×x±~° ΣS←<↤<→>▸>▶>▷>❯>↑^▲^▴^↓v▼v▾v▽v'
     "⚠!✓+✔+✗x✘x◆*↻*●@◉@○o◔b◑c◌-■#▪#◇+□%△&▵&"
 )
 """Characters, each followed by its replacement."""
-_IN_ASCII = {
+_ASCII_REPLACEMENTS = {
     **dict.fromkeys(range(0x2500, 0x2580), "+"),  # box drawing: corners and crossings
     **{0x2800 + bits: _line_in_ascii(bits) for bits in range(256)},  # braille
     **{0x2580 + eighths: _BAR_CELLS[eighths] for eighths in range(1, 9)},  # blocks from below
     **{0x2590 - eighths: _BAR_CELLS[eighths] for eighths in range(1, 9)},  # blocks from the left
-    **dict(zip(map(ord, _REPLACEMENTS[::2]), _REPLACEMENTS[1::2], strict=True)),
+    **dict(zip(map(ord, _REPLACEMENT_PAIRS[::2]), _REPLACEMENT_PAIRS[1::2], strict=True)),
 }
 
 
 @lru_cache(4096)
-def in_ascii(text: str) -> str:
+def to_ascii(text: str) -> str:
     """Returns `text` in ASCII at the same width, with `?` for unknown characters."""
     if text.isascii():
         return text
     return "".join(
-        character if character.isascii() else "?" * cell_len(character) for character in text.translate(_IN_ASCII)
+        character if character.isascii() else "?" * cell_len(character)
+        for character in text.translate(_ASCII_REPLACEMENTS)
     )
 
 

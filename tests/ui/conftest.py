@@ -33,7 +33,7 @@ def _at_the_time_of_the_snapshots() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _patient_pilot(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pilot's pauses and key presses last until the app has done everything, on a busy machine too; messages stay."""
-    monkeypatch.setattr("gmg_tui.ui.session_app.MESSAGE_S", 600.0)
+    monkeypatch.setattr("gmg_tui.ui.session_app.MESSAGE_TIMEOUT_S", 600.0)
     monkeypatch.setattr("selectors.DefaultSelector", IdleSelector)  # what every loop is made with from now on
     for module in ("textual.app", "textual.pilot"):
         monkeypatch.setattr(f"{module}.wait_for_idle", wait_for_idle)

@@ -25,7 +25,7 @@ from gmg_tui.ui.app import GmgApp
 from gmg_tui.ui.drawing import Row
 from gmg_tui.ui.session_app import SessionApp
 from gmg_tui.ui.slots import SlotView
-from gmg_tui.ui.terminal import crop_chops_at_their_left
+from gmg_tui.ui.terminal import patch_partial_updates
 from gmg_tui.ui.view import Tab, View
 from gmg_tui.ui.workers import grid
 from gmg_tui.ui.workers.rate_line import rate_lines
@@ -158,7 +158,7 @@ def record(monkeypatch: pytest.MonkeyPatch, console: Console) -> list[str]:
     """What apps send to the terminal from now on, one text for each frame."""
     sent: list[str] = []
     monkeypatch.setattr(ChopsUpdate, "render_segments", ChopsUpdate.render_segments)  # the original returns at the end
-    crop_chops_at_their_left()
+    patch_partial_updates()
 
     def display(app: App[object], screen: Screen[object], frame: RenderableType | None) -> None:
         if isinstance(frame, CompositorUpdate):

@@ -8,7 +8,7 @@ from textual.events import Key
 
 from gmg_tui.model import Checkpoint, WorkerState
 from gmg_tui.ui import keys
-from gmg_tui.ui.dialogs import ChoiceScreen, Dialog, confirmation, quit_dialog
+from gmg_tui.ui.dialogs import ChoiceScreen, Dialog, confirm_dialog, quit_dialog
 from tests.ui import play, sessions
 from tests.ui.play import click, press
 from tests.workers import changed
@@ -106,13 +106,13 @@ async def test_only_an_explicit_yes_confirms() -> None:
         "click:No": False,
         "r x e p d t X k": OPEN,
     }
-    assert await answers(lambda: confirmation("Kill gpu0 now?"), *cases) == [*cases.values()]
+    assert await answers(lambda: confirm_dialog("Kill gpu0 now?"), *cases) == [*cases.values()]
 
 
 async def test_a_question_is_shown_literally() -> None:
     app = play.edited()
     async with app.run_test(size=(80, 24)) as pilot:
-        await app.push_screen(confirmation(f"Kill {EVIL}?"))
+        await app.push_screen(confirm_dialog(f"Kill {EVIL}?"))
         await play.sees(pilot, "[/] [bold] [/tmp/x]")
         assert not any(
             ord(character) < 0x20 or 0x7F <= ord(character) < 0xA0 for character in "".join(play.screen(app))
@@ -122,8 +122,8 @@ async def test_a_question_is_shown_literally() -> None:
 async def test_the_main_screen_keeps_updating_below_two_dialogs() -> None:
     app = play.edited()
     async with app.run_test(size=(80, 24)) as pilot:
-        await app.push_screen(confirmation("Kill gpu0 now?"))
-        await app.push_screen(confirmation("Kill gpu1 now?"))
+        await app.push_screen(confirm_dialog("Kill gpu0 now?"))
+        await app.push_screen(confirm_dialog("Kill gpu1 now?"))
         ended = [changed(worker, state=WorkerState.FINISHED) for worker in sessions.edited_snapshot().workers]
         app.engine.push(changed(sessions.edited_snapshot(), workers=tuple(ended)))
         await play.sees(pilot, "gpu0 ✓ finished", "Kill gpu1 now?")

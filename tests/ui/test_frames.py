@@ -14,7 +14,7 @@ from textual.strip import Strip
 
 from gmg_tui.ui.drawing import Row
 from gmg_tui.ui.rows import changed_regions
-from gmg_tui.ui.terminal import crop_chops_at_their_left
+from gmg_tui.ui.terminal import patch_partial_updates
 from gmg_tui.ui.workers import grid
 from gmg_tui.ui.workers.grid import Tiles
 from tests.pseudo_terminal import text_of
@@ -33,7 +33,7 @@ CONSOLE = Console(color_system="256", force_terminal=True)
 @pytest.fixture(autouse=True)
 def _cropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ChopsUpdate, "render_segments", ChopsUpdate.render_segments)  # the original returns at the end
-    crop_chops_at_their_left()
+    patch_partial_updates()
 
 
 def _cells(*sent: str) -> list[tuple[object, ...]]:
@@ -64,11 +64,11 @@ def test_only_the_differing_cells_of_a_row_are_in_its_region() -> None:
 
 
 def test_textual_still_sends_a_chop_from_its_left_edge(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once it does not, `crop_chops_at_their_left` can go."""
+    """Once it does not, `patch_partial_updates` can go."""
     strip = Strip([Segment("abcdefgh")])
     monkeypatch.undo()
     original = ChopsUpdate([{0: strip}], [(0, 6, 8)], [[8]]).render_segments(CONSOLE)
-    assert "abcdefgh" in original, "Textual crops at the left: remove crop_chops_at_their_left"
+    assert "abcdefgh" in original, "Textual crops at the left: remove patch_partial_updates"
 
 
 async def test_only_cells_that_changed_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:

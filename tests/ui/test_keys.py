@@ -42,10 +42,10 @@ def test_each_key_has_one_action_and_each_action_exists() -> None:
 @pytest.mark.parametrize(
     ("choice", "wrong"),
     [
-        ({"stop": ["r"]}, "stop: r is the key of restart; give restart another one too"),
+        ({"stop": ["r"]}, "stop: r is already bound to restart; remap restart too"),
         ({"stop": ["hyper+x"]}, "stop: there is no key hyper+x"),
         ({"stop": [" "]}, "stop: there is no key "),
-        ({"stop": ["ctrl+c"]}, "stop: ctrl+c is the key of quit"),
+        ({"stop": ["ctrl+c"]}, "stop: ctrl+c is already bound to quit"),
     ],
 )
 def test_unknown_and_conflicting_keys_are_rejected(choice: dict[str, list[str]], wrong: str) -> None:
@@ -395,7 +395,7 @@ async def _offered(app: FakedApp, pilot: Pilot[Outcome]) -> set[str]:
     [
         ("", EVERYWHERE | ON_A_WORKER | MAIN_ONLY, {"Queue (Q)", "Next match (n)", "Back (esc)"}),
         ("enter", EVERYWHERE | ON_A_WORKER | MAIN_ONLY | {"Back (esc)"}, {"Queue (Q)", "Next match (n)"}),
-        ("a", {"Redraw"}, MAIN_ONLY | {"Restart (r)", "Edit (e)", "Queue (Q)", "Python stacks"}),
+        ("a", {"Redraw"}, MAIN_ONLY | {"Restart (r)", "Edit (e)", "Queue (Q)", "Show Python stacks"}),
         ("slash B enter", EVERYWHERE | MAIN_ONLY | {"Next match (n)", "Back (esc)"}, {"Queue (Q)"}),
     ],
 )

@@ -62,7 +62,7 @@ async def test_a_message_takes_no_row_from_the_workers_and_disappears(monkeypatc
         await play.sees(pilot, "No worker has problems.")
         assert play.screen(app)[-3:-1] == log, "it covers the newest lines"
         assert (app.main.grid.plan.tiles, app.main.grid.region) == (tiles, rows)
-        monkeypatch.setattr("gmg_tui.ui.session_app.MESSAGE_S", 0.05)
+        monkeypatch.setattr("gmg_tui.ui.session_app.MESSAGE_TIMEOUT_S", 0.05)
         await press(pilot, "exclamation_mark")
         await play.until(pilot, lambda: "No worker has problems." not in play.shown(app))
 

@@ -164,9 +164,9 @@ async def test_the_palette_benches_gpus_and_enables_them_again() -> None:
         await press(pilot, "space", "right", "space", "ctrl+p", *"do not use this gpu")
         await play.sees(pilot, "Do not use this GPU for jobs")
         await press(pilot, "enter")
-        await play.sees(pilot, "No more jobs start on gpu0, gpu1.")
+        await play.sees(pilot, "No more jobs will start on gpu0, gpu1.")
         await press(pilot, "do:use_gpu(True)")
-        await play.sees(pilot, "Jobs start again on gpu0, gpu1.")
+        await play.sees(pilot, "Jobs can start again on gpu0, gpu1.")
         requests = [request for request in engine.asked if request[0] == "use_slot"]
         assert requests == [("use_slot", f"gpu{gpu}", used) for used in (False, True) for gpu in (0, 1)]
         engine.refuse = "no slot [gpu0]; there are none"

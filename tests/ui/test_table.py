@@ -109,7 +109,7 @@ async def test_the_wheel_leaves_the_cursor_until_it_moves() -> None:
     async with app.run_test(size=(40, 12)) as pilot:
         app.table.show([Job(number, float(number)) for number in range(COUNT)])
         await pilot.pause()
-        app.table.wheel(30)
+        app.table.scroll_wheel(30)
         await pilot.pause()
         top = app.table.scroll_y
         assert top > 0

@@ -17,7 +17,7 @@ from gmg_tui.model.text import safe
 from gmg_tui.session.options import THEMES
 from gmg_tui.ui import themes
 from gmg_tui.ui.drawing import STATE_SYMBOLS, STYLES, Row
-from gmg_tui.ui.themes import in_ascii
+from gmg_tui.ui.themes import to_ascii
 from tests.ui import play, sessions, sweeps
 
 _SIXTEEN = {*map(str, range(30, 38)), "39", *map(str, range(40, 48)), "49"}
@@ -123,13 +123,13 @@ async def test_no_text_on_the_screen_controls_the_terminal() -> None:
     ],
 )
 def test_each_character_has_an_ascii_equivalent(text: str, drawn: str) -> None:
-    assert in_ascii(text) == drawn
+    assert to_ascii(text) == drawn
 
 
 @given(st.text())
 def test_ascii_text_keeps_its_width(text: str) -> None:
-    assert in_ascii(text).isascii()
-    assert len(in_ascii(text)) == cell_len(text) or any(
+    assert to_ascii(text).isascii()
+    assert len(to_ascii(text)) == cell_len(text) or any(
         ord(character) < 0x20 or ord(character) == 0x7F for character in text
     )
 
@@ -144,7 +144,7 @@ def test_a_row_under_the_cursor_has_the_cursors_colours() -> None:
 
 
 def test_states_have_distinct_symbols() -> None:
-    symbols = [in_ascii(symbol) for symbol in (*STATE_SYMBOLS.values(), "⚠")]
+    symbols = [to_ascii(symbol) for symbol in (*STATE_SYMBOLS.values(), "⚠")]
     assert len(set(symbols)) == len(symbols)
 
 

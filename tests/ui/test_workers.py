@@ -13,7 +13,7 @@ from gmg_tui.model.text import SEPARATOR
 from gmg_tui.session.protocol import Welcome
 from gmg_tui.ui import drawing as graphs
 from gmg_tui.ui import worker_text
-from gmg_tui.ui.slots import HISTORY_S, History, SlotView
+from gmg_tui.ui.slots import MAX_HISTORY_S, History, SlotView
 from gmg_tui.ui.view import View
 from gmg_tui.ui.workers import grid
 from gmg_tui.ui.workers.rate_line import RateLine, line_rows, rate_lines
@@ -93,9 +93,9 @@ def test_a_history_has_one_rate_for_each_second_and_is_bounded() -> None:
     for time in (1000.2, 1000.9, 1003.0):
         history.add(time, worker)
     assert history.fps == {1000: fps, 1003: fps}
-    for time in range(2000, 2000 + HISTORY_S):
+    for time in range(2000, 2000 + MAX_HISTORY_S):
         history.add(time, changed(worker, state=WorkerState.STOPPING))
-    assert len(history.fps) == HISTORY_S
+    assert len(history.fps) == MAX_HISTORY_S
     assert set(history.fps.values()) == {None}
 
 

@@ -230,7 +230,7 @@ class LogView(Rows):
                 self._load(partial(self._jump, 0), replaces=True)
             self.update_rows()
 
-    def wheel(self, steps: int) -> None:
+    def scroll_wheel(self, steps: int) -> None:
         """Scrolls by steps of the mouse wheel."""
         self.scroll_lines(steps * WHEEL_ROWS)
 

@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from gmg_tui.model import units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.ui import keys
-from gmg_tui.ui.dialogs import LineBar, ask_line
+from gmg_tui.ui.dialogs import LineBar, open_line
 from gmg_tui.ui.drawing import Piece, Row
 from gmg_tui.ui.facts import Fact
 from gmg_tui.ui.log.source import LogSource
@@ -129,7 +129,7 @@ class LogPage(Page):
 
     async def action_search(self) -> None:
         """Opens the search line."""
-        await ask_line(self, LineBar(self._log.search.query.text, "search the log", self._log.search_for))
+        await open_line(self, LineBar(self._log.search.query.text, "search the log", self._log.search_for))
 
     def action_back(self) -> None:
         """Ends the search, else returns to the previous screen."""

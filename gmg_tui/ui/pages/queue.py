@@ -85,7 +85,7 @@ class JobsPage(TablePage[T], Generic[T]):
         if job is not None and job.slot is not None:
             self.dismiss(None)
             self.app.select(job.slot, maximize=True)
-        elif job is not None and (path := self.app.job_log(job.number)) is not None:
+        elif job is not None and (path := self.app.job_log_path(job.number)) is not None:
             await self.app.push_screen(LogPage(job.name, path))
         elif job is not None:
             self.app.say("The job has no log: it has written nothing.")

@@ -137,7 +137,7 @@ class Tiles(Rows):
             if self._selected in band.slots:
                 self.reveal(first - (number > 0 and not self._bands[number - 1][2].slots), end)
 
-    def wheel(self, steps: int) -> None:
+    def scroll_wheel(self, steps: int) -> None:
         """Scrolls by tiles; the selection stays."""
         self.scroll_relative(y=steps * self._plan.tile_height, animate=False)
 

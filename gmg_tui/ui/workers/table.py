@@ -11,7 +11,7 @@ from gmg_tui.ui import worker_text
 from gmg_tui.ui.drawing import Piece, Row, load_style
 from gmg_tui.ui.facts import Fact
 from gmg_tui.ui.header import state_counts
-from gmg_tui.ui.slots import ORDERS, SLOT_ORDER, WORKERS, SlotView, in_trouble, job_of, urgency_rank
+from gmg_tui.ui.slots import ORDERS, SLOT_ORDER, WORKER_COLUMNS, SlotView, in_trouble, job_of, urgency_rank
 from gmg_tui.ui.table import Table
 from gmg_tui.ui.view import Band, View
 from gmg_tui.ui.workers.rate_line import RateLine, deviation_style, line_text, rate_lines
@@ -28,7 +28,7 @@ _WITHOUT_RATE: Final = frozenset({WorkerState.STOPPING, WorkerState.RESTARTING})
 """States in which notes may cover the last rate."""
 _GPU: Final = ("gpu_util_pct", "memory", "power_w", "temperature_c")
 _CPU: Final = ("cpu_pct", "memory_rss_mib")
-_COLUMNS: Final[dict[str, Column[Any]]] = WORKERS | {
+_COLUMNS: Final[dict[str, Column[Any]]] = WORKER_COLUMNS | {
     "time": Column[Any]("time", lambda entry: _time(entry)),
     "history": Column[Any]("history", lambda entry: "", align_left=True),
     "notes": Column[Any]("notes", lambda entry: "", align_left=True, max_width=0),
