@@ -1,4 +1,4 @@
-"""The state of the interface: snapshot, history, selection, filter and order; all else lives in the engine."""
+"""The state of the interface: snapshot, histories, selection, filter and order; all else lives in the engine."""
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -16,7 +16,7 @@ MIN_SORT_INTERVAL_S: Final = 5.0
 MAX_UNFOLDED_SLOTS: Final = 64
 """Fold all nodes at the start if there are more slots."""
 _PREFETCHED_JOBS: Final = 32
-"""Jobs to request before and after the running ones, as some may start or end before the answer."""
+"""Number of jobs to request before and after the running ones, as some may start or end before the answer."""
 
 
 class Tab(StrEnum):
@@ -36,29 +36,29 @@ class Band(NamedTuple):
     """Slots drawn side by side: a table row, a row of tiles, or a node's line."""
 
     slots: tuple[str, ...]
-    """All slots of a folded node's line; empty on an unfolded one's, which cannot be selected."""
+    """The slots; in a node's line all its slots if it is folded, else none, so that the line cannot be selected."""
     node: str = ""
-    """The node, if this is a node's line; else empty."""
+    """The name of the node in a node's line; else empty."""
 
 
 class View:
-    """The single source of all that the interface draws.
+    """The state from which the whole interface is drawn.
 
     Attributes:
         session: The constant facts about the session.
         snapshot: The newest state of the session.
-        loss: How the session was lost, in one line; empty if it was not.
+        loss: One line about how the session was lost; empty if it was not.
         already_ended: True if the session had ended before the interface opened.
         present: The names of the slots in the session's order; in a sweep only those with a worker.
-        slots: The slots that match the filter, sorted, including those of folded nodes.
-        selected: Name of the slot that keys act on; empty if there is none.
-        marked: The slots that keys act on instead of the selected one, if any.
-        filter: The words that shown workers must match.
-        order: The column that the slots are sorted by.
-        nodes: The slots of each node in the session's order; empty in a session of one machine.
+        slots: The names of the slots that the filter lets through, sorted, including those of folded nodes.
+        selected: The name of the slot that keys act on; empty if there is none.
+        marked: The names of the slots that keys act on instead of the selected one, if any.
+        filter: The words that a worker must match to be shown.
+        order: The name of the column that the slots are sorted by.
+        nodes: The names of the slots of each node in the session's order; empty in a session of one machine.
         folded: The nodes that are folded into one line.
         tiles: True for tiles, False for the table, None for tiles if all fit.
-        histories: Recent metrics, by slot.
+        histories: Recent rates, by slot.
         disconnected: True if the engine is gone.
         silent_s: Seconds since the engine's last message; 0 while it sends a snapshot each second.
         stopping: True while the workers are being stopped, after which the interface ends.
@@ -106,24 +106,24 @@ class View:
         self._workers = {worker.slot: worker for worker in reversed(snapshot.workers)}
         self._samples = {sample.uuid: sample for sample in reversed(snapshot.samples)}
         self._medians = median_rates(self._slots, snapshot.workers)
-        before = self.present
+        old_present = self.present
         if snapshot.queue is not None:
             self.present = tuple(name for name in self._slots if name in self._workers)
-        due = self.is_arranged and not 0 <= snapshot.time - self._sorted_at < MIN_SORT_INTERVAL_S
-        if due or self.present != before:
+        is_sort_due = self.is_arranged and not 0 <= snapshot.time - self._sorted_at < MIN_SORT_INTERVAL_S
+        if is_sort_due or self.present != old_present:
             self._arrange()
         self.marked.intersection_update(self.slots)
         self.remember(snapshot)
 
     def remember(self, snapshot: Snapshot) -> None:
-        """Adds `snapshot` to the histories."""
+        """Adds the rates in `snapshot` to the histories."""
         for worker in snapshot.workers:
             if worker.slot in self.histories and not worker.state.ended:
                 self.histories[worker.slot].add(snapshot.time, worker)
 
     @property
     def empty_text(self) -> str:
-        """The text shown if no worker is shown: the reason and the next step."""
+        """The text in place of the workers if none is shown: the reason and the next step."""
         if self.filter:
             return "No worker matches the filter. Esc shows all."
         if self.queue is not None and self.queue.ended:
@@ -132,7 +132,7 @@ class View:
 
     @property
     def queue(self) -> Queue | None:
-        """The progress of the sweep; None in a plain run."""
+        """The progress of a sweep or tuning; None in a plain run."""
         return self.snapshot.queue
 
     def worker_on(self, slot: str) -> Worker | None:
@@ -161,7 +161,7 @@ class View:
         return bool(self.filter) or self.order != SLOT_ORDER
 
     def show_only(self, text: str) -> None:
-        """Filters the workers by `text`; marked ones stay."""
+        """Filters the workers by the words in `text`; marked ones stay visible."""
         self.filter = " ".join(text.split())
         self._arrange(keep_selected=False)
 
@@ -174,16 +174,16 @@ class View:
         return [self.slot_view(name) for name in names]
 
     def _arrange(self, *, keep_selected: bool = True) -> None:
-        """Filters and sorts. If the selected slot is hidden, selects the nearest.
+        """Filters and sorts the slots. If the selected one is hidden, selects the nearest, unless the pane is enlarged.
 
-        Marked slots stay visible, and with `keep_selected` the selected one: keys act on them.
+        Marked slots and, with `keep_selected`, the selected one stay visible, as keys act on them.
         """
         self._sorted_at = self.snapshot.time
         kept = self.marked | {self.selected} if keep_selected else self.marked
         slots = self.present
         if self.order != SLOT_ORDER:
-            rank = {name: number for number, name in enumerate(self.slots)}  # keeps the order of equals
-            entries = sorted(self._slot_views(slots), key=lambda entry: rank.get(entry.slot.name, len(rank)))
+            positions = {name: number for number, name in enumerate(self.slots)}  # equal values keep their order
+            entries = sorted(self._slot_views(slots), key=lambda entry: positions.get(entry.slot.name, len(positions)))
             column = ORDERS[self.order]
             slots = tuple(entry.slot.name for entry in sort_rows(column, entries, descending=not column.align_left))
         if self.filter:
@@ -206,30 +206,33 @@ class View:
 
     @property
     def folded_node(self) -> str:
-        """The selected slot's node if it is folded, so that its line has the cursor; else empty."""
+        """The selected slot's node, if it is folded into a line, which then has the cursor; else empty."""
         node = self.node_of(self.selected)
         return node if self.has_node_lines and node in self.folded else ""
 
     @property
     def has_node_lines(self) -> bool:
-        """True if nodes have lines: on several machines, unless workers are sorted by a column."""
+        """True if nodes have lines: in a session on several machines, unless workers are sorted by a column."""
         return bool(self.nodes) and self.order == SLOT_ORDER
 
     def slots_of(self, node: str) -> tuple[str, ...]:
-        """Returns the shown slots of a node."""
+        """Returns the slots of a node that the filter lets through."""
         return tuple(name for name in self.slots if self.node_of(name) == node)
 
     def bands(self, columns: int) -> list[Band]:
         """Returns the bands of a grid with `columns` columns (1 for a table), from the top."""
         if not self.has_node_lines:
-            return _chunks(self.slots, columns)
+            return _split_into_bands(self.slots, columns)
         by_node: dict[str, list[str]] = {}
         for name in self.slots:
             by_node.setdefault(self.node_of(name), []).append(name)
         bands: list[Band] = []
         for node, names in by_node.items():
             folded = node in self.folded
-            bands += [Band(tuple(names) if folded else (), node), *([] if folded else _chunks(names, columns))]
+            bands += [
+                Band(tuple(names) if folded else (), node),
+                *([] if folded else _split_into_bands(names, columns)),
+            ]
         return bands
 
     # Selection
@@ -246,7 +249,7 @@ class View:
     def move(self, direction: str, columns: int) -> bool:
         """Selects the neighbour `up`, `down`, `left` or `right` in a grid with `columns` columns (1 for a table).
 
-        Stops at the edges; on a folded node's line, selects its first slot. Returns True if the selection has changed.
+        Stops at the edges. A folded node's line is reached by its first slot. Returns True if the selection has changed.
         """
         bands = [band for band in self.bands(columns) if band.slots]
         row = next((number for number, band in enumerate(bands) if self.selected in band.slots), None)
@@ -256,19 +259,19 @@ class View:
         column = 0 if bands[row].node else rows[row].index(self.selected)
         step = -1 if direction in {"up", "left"} else 1
         if direction in {"left", "right"}:
-            order = [slot for slots in rows for slot in slots]
-            number = order.index(rows[row][column]) + step
-            return 0 <= number < len(order) and self.choose(order[number])
+            reachable = [slot for slots in rows for slot in slots]
+            number = reachable.index(rows[row][column]) + step
+            return 0 <= number < len(reachable) and self.choose(reachable[number])
         row += step
         return 0 <= row < len(rows) and self.choose(rows[row][min(column, len(rows[row]) - 1)])
 
 
-def _chunks(names: Sequence[str], columns: int) -> list[Band]:
+def _split_into_bands(names: Sequence[str], columns: int) -> list[Band]:
     return [Band(tuple(names[first : first + columns])) for first in range(0, len(names), columns)]
 
 
 async def job_on(engine: Source, view: View, slot: str) -> JobRecord | None:
-    """Returns the running or just ended job on `slot`; None if there is none. Raises `GmgError`."""
+    """Returns the running or just ended job on `slot`; None if there is none. Raises `GmgError` if the query fails."""
     worker, queue = view.worker_on(slot), view.queue
     if worker is None or queue is None or worker.job is None:
         return None

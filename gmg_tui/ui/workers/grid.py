@@ -20,12 +20,12 @@ from gmg_tui.ui.workers.table import ROWS_AROUND_TABLE, WorkerTable, node_line
 MIN_LOG_ROWS: Final = 6
 """Minimum rows for the log, including its title."""
 _MIN_LOG_ROWS_BELOW_TILES: Final = 8
-"""Minimum rows for the log to show tiles without the user's choice."""
+"""Minimum rows for the log to show tiles unless the user has chosen them."""
 MIN_TILE_ROWS: Final = 8
 """Rows of the smallest tile, including its frame."""
 _MAX_TILE_ROWS: Final = 19
 _PANE_SHARE, _MAX_PANE_ROWS = 0.62, 30
-"""The pane's share of the screen, and its maximum rows, beside tiles taller than the minimum."""
+"""Share of the rows, and maximum number of rows, that tiles taller than the minimum leave to the pane."""
 _FRAME_WIDTH: Final = 4
 """Columns of a tile's frame and padding."""
 MIN_TILE_COLUMNS: Final = 38
@@ -58,7 +58,7 @@ class Plan(NamedTuple):
 
 
 def plan(view: View, width: int, height: int) -> Plan:
-    """Lays out the workers in `width` × `height` cells shared with the pane below."""
+    """Returns a layout of the workers in `width` × `height` cells, which they share with the pane below."""
     widest = max(1, min(len(view.slots), width // MIN_TILE_COLUMNS))
 
     def rows_of(columns: int, tile_height: int = MIN_TILE_ROWS) -> int:
@@ -70,15 +70,15 @@ def plan(view: View, width: int, height: int) -> Plan:
     fits = rows <= height - _MIN_LOG_ROWS_BELOW_TILES and width >= MIN_TILE_COLUMNS
     if not rows or view.tiles is False or (view.tiles is None and not fits) or room < MIN_TILE_ROWS:
         return Plan(tiles=False, columns=1, height=max(3, min(len(view.bands(1)) + ROWS_AROUND_TABLE, room)))
-    tallest = range(_MAX_TILE_ROWS, MIN_TILE_ROWS, -1)
-    most = height - min(height * _PANE_SHARE, _MAX_PANE_ROWS)
-    tile_height = next((count for count in tallest if rows_of(columns, count) <= most), MIN_TILE_ROWS)
+    tile_heights = range(_MAX_TILE_ROWS, MIN_TILE_ROWS, -1)
+    max_rows = height - min(height * _PANE_SHARE, _MAX_PANE_ROWS)
+    tile_height = next((count for count in tile_heights if rows_of(columns, count) <= max_rows), MIN_TILE_ROWS)
     rows = rows_of(columns, tile_height)
     return Plan(True, columns, rows if rows <= room else room - room % MIN_TILE_ROWS, tile_height)
 
 
 class Grid(Vertical):
-    """The workers as tiles or, if these do not fit, as a table above a line about the selected one."""
+    """The workers as tiles, or as a table above a line about the selected worker."""
 
     DEFAULT_CSS = "Grid { & > DescribedTable > Facts { height: 1; padding: 0 2; overflow: hidden; } }"
 
@@ -94,7 +94,7 @@ class Grid(Vertical):
         yield from (self._tiles, self._listing)
 
     def lay_out(self, height: int) -> None:
-        """Takes the rows for the workers from the `height` shared with the pane, and shows their current state."""
+        """Sets the rows of the workers, out of a `height` shared with the pane, and shows the workers' current state."""
         self.plan = plan(self._view, self.app.size.width, height)
         self.styles.height = self.plan.height
         self._tiles.display, self._listing.display = self.plan.tiles, not self.plan.tiles
@@ -122,11 +122,11 @@ class Tiles(Rows):
 
     def show(self, plan: Plan) -> None:
         """Shows the current state of the workers."""
-        bands, before, self._plan = self._view.bands(plan.columns), self._plan, plan
+        bands, old_plan, self._plan = self._view.bands(plan.columns), self._plan, plan
         ends = list(accumulate(1 if band.node else plan.tile_height for band in bands))
         self._bands = list(zip([0, *ends], ends, bands, strict=False))
         self.virtual_size = Size(self.size.width, ends[-1])
-        if (before, self._selected) != (plan, self._view.selected):  # else keep the user's scrolling
+        if (old_plan, self._selected) != (plan, self._view.selected):  # else keep the user's scroll position
             self.on_resize()
         self.update_rows()
 
@@ -138,7 +138,7 @@ class Tiles(Rows):
                 self.reveal(first - (number > 0 and not self._bands[number - 1][2].slots), end)
 
     def scroll_wheel(self, steps: int) -> None:
-        """Scrolls by tiles; the selection stays."""
+        """Scrolls by one tile per step; the selection stays."""
         self.scroll_relative(y=steps * self._plan.tile_height, animate=False)
 
     def make_rows(self, width: int, height: int) -> list[Row]:
@@ -155,11 +155,12 @@ class Tiles(Rows):
                 line = node_line(self._view, band, width)
                 rows.append(Row(width).append(line, click=("screen.fold", band.node)))
                 continue
-            made = [Row(width) for _ in range(tile_height)]
+            band_rows = [Row(width) for _ in range(tile_height)]
             for name, left, right in zip(band.slots, edges, edges[1:], strict=False):
-                for row, part in zip(made, tile(entries[name], right - left, tile_height, lines[name]), strict=True):
-                    row.append(part, click=("screen.choose", name))
-            rows += made
+                tile_rows = tile(entries[name], right - left, tile_height, lines[name])
+                for row, tile_row in zip(band_rows, tile_rows, strict=True):
+                    row.append(tile_row, click=("screen.choose", name))
+            rows += band_rows
         return rows[top - visible[0][0] :][:height] if visible else []
 
 
@@ -172,8 +173,8 @@ def tile(entry: SlotView, width: int, height: int, line: RateLine) -> list[Row]:
     failed = entry.worker.state is WorkerState.FAILED  # reason and arguments matter more than history
     notes = _note_rows(entry, inner, middle if failed else middle - 1)
     has_line = any(deviation is not None for deviation in line.deviations)
-    free = max(0, min(_NOTE_ROWS, middle - _MIN_GRAPH_ROWS))  # even without notes: all graphs have the same height
-    history = line_rows(line, middle - max(free, len(notes))) if has_line else []
+    reserved = max(0, min(_NOTE_ROWS, middle - _MIN_GRAPH_ROWS))  # also without notes, so that graphs are equally high
+    history = line_rows(line, middle - max(reserved, len(notes))) if has_line else []
     blank = [Row(inner)] * (middle - len(notes) - len(history))
     rows = [
         _rate_row(entry, line, Row(inner)),
@@ -183,29 +184,29 @@ def tile(entry: SlotView, width: int, height: int, line: RateLine) -> list[Row]:
         _processor_row(entry, Row(inner)),
         _memory_row(entry, Row(inner)),
     ]
-    corner, edge = ("┏┓┗┛", "━┃") if entry.selected else ("╭╮╰╯", "─│")
+    corners, edges = ("┏┓┗┛", "━┃") if entry.selected else ("╭╮╰╯", "─│")
     border = "selected" if entry.selected else "border"
-    foot = Row(width, edge[0], border).add(corner[2] + edge[0], border).end(edge[0] + corner[3], border)
+    foot = Row(width, edges[0], border).add(corners[2] + edges[0], border).end(edges[0] + corners[3], border)
     if entry.selected and has_line:
         scale = f" {units.span(line.seconds)} · median ±{100 * line.half_range:.0f} % "
         foot.add(scale if len(scale) < foot.room else "", "dim")
     return [
-        _head(entry, width, corner[:2], edge[0], border),
-        *(Row(width).add(f"{edge[1]} ", border).append(row).add(f" {edge[1]}", border) for row in rows),
+        _head(entry, width, corners[:2], edges[0], border),
+        *(Row(width).add(f"{edges[1]} ", border).append(row).add(f" {edges[1]}", border) for row in rows),
         foot,
     ]
 
 
-def _head(entry: SlotView, width: int, corner: str, line: str, border: str) -> Row:
-    """Returns the upper edge: slot, rank or job, GPU, state and its duration."""
+def _head(entry: SlotView, width: int, corners: str, line: str, border: str) -> Row:
+    """Returns the upper edge: slot, rank or job, GPU, state and the time in it; `border` is the style of the frame."""
     worker, row = entry.worker, Row(width, line, border)
-    row.end(f" {line}{corner[1]}", border)
+    row.end(f" {line}{corners[1]}", border)
     if not worker.state.ended and not worker_text.is_getting_ready(worker):
         lost_s = worker_text.lost_s(entry)
         since_s = entry.since_s(worker.state_since) if lost_s is None else lost_s
         row.end(units.span(since_s).rjust(_TIME_WIDTH + 1))
     row.end(f" {worker_text.symbol_of(entry)} {worker_text.state_of(worker)}", worker_text.style_of(entry))
-    row.add(f"{corner[0]}{line} ", border)
+    row.add(f"{corners[0]}{line} ", border)
     if entry.marked:
         row.add("◆ ", "warn")
     row.add(entry.slot.name, "strong" if entry.selected else "title")
@@ -220,26 +221,26 @@ def _head(entry: SlotView, width: int, corner: str, line: str, border: str) -> R
 
 
 def _rate_row(entry: SlotView, line: RateLine, row: Row) -> Row:
-    """Adds the rate, its deviation from the median and the environments, or the phase before the first rate."""
+    """Adds the rate, the deviation from the median and the environments; before the first rate, the phase."""
     worker = entry.worker
     if worker_text.is_getting_ready(worker):
         row.add(f"{worker_text.phase_of(worker)} ", "title")
         return row.add(units.span(worker_text.phase_s(entry)), "strong")
     if worker.fps is None and worker.fps_in_rank_0:
         return row.add(f"FPS {worker_text.IN_RANK_0}", "dim")
-    over = worker.state is not WorkerState.RUNNING and worker.lost_since is None
+    is_final = worker.state is not WorkerState.RUNNING and worker.lost_since is None
     row.add(units.fps(worker.rate).rjust(_RATE_WIDTH), worker_text.rate_style(worker)).add(" FPS", "dim")
-    row.add(" (final)" if over and worker.fps is not None else "", "dim")
+    row.add(" (final)" if is_final and worker.fps is not None else "", "dim")
     if worker.newest.n_envs is not None:
         row.end(f" {units.count(worker.newest.n_envs, 'env')}")
-    if line.now is not None and not over:
-        deviation = units.change(line.now * 100)
-        row.add(deviation.rjust(_DEVIATION_WIDTH) if row.room >= _DEVIATION_WIDTH else "", deviation_style(line.now))
+    if line.newest is not None and not is_final:
+        deviation = units.change(line.newest * 100)
+        row.add(deviation.rjust(_DEVIATION_WIDTH) if row.room >= _DEVIATION_WIDTH else "", deviation_style(line.newest))
     return row
 
 
 def _processor_row(entry: SlotView, row: Row) -> Row:
-    """Adds the GPU's utilisation, power and temperature, or a CPU slot's cores in use."""
+    """Adds the GPU's utilisation, power and temperature; on a CPU slot, the CPU time and the process."""
     sample, worker = entry.sample, entry.worker
     if entry.slot.gpu is None:
         row.add("CPU".ljust(_LABEL_WIDTH), "dim").add(units.figure(worker.cpu_pct, "%", units.NOT_KNOWN).rjust(6))
@@ -248,13 +249,13 @@ def _processor_row(entry: SlotView, row: Row) -> Row:
     if sample is None:
         return row.add("no figures yet", "dim")
     busy_pct, power_w = sample.gpu_util_pct, sample.power_w
-    hot = "warn" if sample.throttle else load_style(sample, "temperature_c")
-    row.end(f"{units.whole(sample.temperature_c):>4} °C", hot)
+    heat_style = "warn" if sample.throttle else load_style(sample, "temperature_c")
+    row.end(f"{units.whole(sample.temperature_c):>4} °C", heat_style)
     row.end(f"/{sample.power_limit_w:.0f} W" if sample.power_limit_w is not None else " W")
     row.end(f"{units.whole(power_w):>4}", load_style(sample, "power_w"))
     row.add(f"{units.figure(busy_pct, '%'):>5} ", load_style(sample, "gpu_util_pct"))
-    full, rest = bar((busy_pct or 0.0) / 100, max(0, row.room - 1))
-    return row.add(full, load_style(sample, "gpu_util_pct")).add(rest, "border") if busy_pct is not None else row
+    full, empty = bar((busy_pct or 0.0) / 100, max(0, row.room - 1))
+    return row.add(full, load_style(sample, "gpu_util_pct")).add(empty, "border") if busy_pct is not None else row
 
 
 def _memory_row(entry: SlotView, row: Row) -> Row:
@@ -269,30 +270,30 @@ def _memory_row(entry: SlotView, row: Row) -> Row:
     used, total = sample.memory_used_mib, sample.memory_total_mib
     if used is None or not total:
         return row.add(units.NOT_SUPPORTED)
-    whole = units.gib(total)
-    row.end(f" {units.gib(used):>{len(whole)}} / {whole} GiB")
-    full, rest = bar(used / total, row.room)
-    return row.add(full, load_style(sample, "memory")).add(rest, "border")
+    total_gib = units.gib(total)
+    row.end(f" {units.gib(used):>{len(total_gib)}} / {total_gib} GiB")
+    full, empty = bar(used / total, row.room)
+    return row.add(full, load_style(sample, "memory")).add(empty, "border")
 
 
-def _note_rows(entry: SlotView, inner: int, most: int) -> list[Row]:
-    """Returns up to `most` rows: remarks, then a failed worker's arguments or the newest line of output."""
-    worker, rows, last = entry.worker, list[Row](), list[Row]()
+def _note_rows(entry: SlotView, width: int, max_rows: int) -> list[Row]:
+    """Returns the remarks, then a failed worker's arguments or the newest line of output."""
+    worker, rows, last_rows = entry.worker, list[Row](), list[Row]()
     failed, line = worker.state is WorkerState.FAILED, worker_text.last_line(worker)
     if failed and worker.newest.args:
-        last = [Row(inner).add("with".ljust(_LABEL_WIDTH), "dim").add(" ".join(worker.newest.args))]
+        last_rows = [Row(width).add("with".ljust(_LABEL_WIDTH), "dim").add(" ".join(worker.newest.args))]
     elif line:
-        last = [Row(inner).add(line, "dim")]
-    advice = entry.selected or not worker.state.live  # often the same for all running workers
-    room = most - len(last) if failed else most
-    for note in worker_text.remarks(entry, advice=advice):
-        rows += wrap_note(note, inner, room - len(rows))
-    return [*rows, *last][:most]
+        last_rows = [Row(width).add(line, "dim")]
+    show_advice = entry.selected or not worker.state.live  # running workers often have the same advice
+    room = max_rows - len(last_rows) if failed else max_rows
+    for note in worker_text.remarks(entry, advice=show_advice):
+        rows += wrap_note(note, width, room - len(rows))
+    return [*rows, *last_rows][:max_rows]
 
 
-def wrap_note(note: Piece, width: int, rows: int) -> list[Row]:
-    """Returns a note in at most `rows` rows, broken at spaces and cut at the end."""
+def wrap_note(note: Piece, width: int, max_rows: int) -> list[Row]:
+    """Returns a note in at most `max_rows` rows, broken at spaces and cut at the end."""
     text, style = note
-    parts = facts.wrap(text, width)
-    lines = [*parts[: rows - 1], " ".join(parts[rows - 1 :])][:rows] if rows > 0 else []
-    return [Row(width).add(part, style) for part in lines if part]
+    wrapped = facts.wrap(text, width)
+    lines = [*wrapped[: max_rows - 1], " ".join(wrapped[max_rows - 1 :])][:max_rows] if max_rows > 0 else []
+    return [Row(width).add(line, style) for line in lines if line]
