@@ -222,17 +222,14 @@ class View:
     def bands(self, columns: int) -> list[Band]:
         """Returns the bands of a grid with `columns` columns (1 for a table), from the top."""
         if not self.has_node_lines:
-            return _split_into_bands(self.slots, columns)
+            return _make_bands(self.slots, columns)
         by_node: dict[str, list[str]] = {}
         for name in self.slots:
             by_node.setdefault(self.node_of(name), []).append(name)
         bands: list[Band] = []
         for node, names in by_node.items():
             folded = node in self.folded
-            bands += [
-                Band(tuple(names) if folded else (), node),
-                *([] if folded else _split_into_bands(names, columns)),
-            ]
+            bands += [Band(tuple(names) if folded else (), node), *([] if folded else _make_bands(names, columns))]
         return bands
 
     # Selection
@@ -266,7 +263,7 @@ class View:
         return 0 <= row < len(rows) and self.choose(rows[row][min(column, len(rows[row]) - 1)])
 
 
-def _split_into_bands(names: Sequence[str], columns: int) -> list[Band]:
+def _make_bands(names: Sequence[str], columns: int) -> list[Band]:
     return [Band(tuple(names[first : first + columns])) for first in range(0, len(names), columns)]
 
 

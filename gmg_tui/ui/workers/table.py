@@ -89,10 +89,8 @@ class WorkerTable(Table[Band]):
         names = ["slot", *(["rank"] if view.snapshot.groups else []), *(["job"] if view.queue is not None else [])]
         names += ["state", "time", "fps", *(["n_envs"] if width >= _MIN_WIDTH_FOR_ENVS else [])]
         names += ["history"] if width >= _MIN_WIDTH_FOR_HISTORY else []
-        names += [
-            "notes",
-            *(_GPU_COLUMNS if any(slot.gpu is not None for slot in view.session.slots) else _CPU_COLUMNS),
-        ]
+        has_gpus = any(slot.gpu is not None for slot in view.session.slots)
+        names += ["notes", *(_GPU_COLUMNS if has_gpus else _CPU_COLUMNS)]
         for name in names:
             self._widths.setdefault(name, len(_COLUMNS[name].heading))
         return [_COLUMNS[name] for name in names]
