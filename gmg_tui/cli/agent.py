@@ -31,8 +31,8 @@ _START_TIMEOUT_S = 20.0
 _END_TIMEOUT_S = 60.0
 """Timeout for the agent of the session's earlier engine to end; the launcher waits slightly longer."""
 _POLL_S = 0.05
-_MARK_LENGTH = 8
-"""Length of the part of a session's id in the names of its agents' sockets and folders."""
+_ID_PREFIX_LENGTH = 8
+"""Length of the prefix of a session's id in the names of its agents' sockets and folders."""
 
 
 def agent() -> int:
@@ -42,19 +42,19 @@ def agent() -> int:
     except GmgError as error:
         _write_reply({"ok": False, "error": str(error)})
         return error.exit_code
-    _write_reply({"ok": True, "machine": _machine()})
+    _write_reply({"ok": True, "machine": _machine_id()})
     with connection:
         _forward(connection)
     return 0
 
 
-def _machine() -> str:
+def _machine_id() -> str:
     """Returns an identifier of this machine or container; empty if unknown."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text()
     except OSError:
         return ""
-    return f"{socket.gethostname()} {boot.strip()}"
+    return f"{socket.gethostname()} {boot_id.strip()}"
 
 
 def _write_reply(fields: dict[str, object]) -> None:
@@ -74,7 +74,7 @@ def _connect_or_start(line: bytes) -> socket.socket:
     if agent_spec.version != version:
         versions = f"it has gmg-tui {version}, but this machine has {agent_spec.version}"
         raise GmgError(f"{versions}; install the same version", 1)
-    id_prefix = agent_spec.session_id[:_MARK_LENGTH]
+    id_prefix = agent_spec.session_id[:_ID_PREFIX_LENGTH]
     path = _socket_path(agent_spec, id_prefix)
     if (connection := _connect(path)) is not None:
         return connection
@@ -119,13 +119,13 @@ def _end_earlier_agent(agent_spec: AgentSpec) -> None:
     """
     import asyncio  # late: rarely needed
 
-    id_prefix, deadline = agent_spec.replaces[:_MARK_LENGTH], time.monotonic() + _END_TIMEOUT_S
+    id_prefix, deadline = agent_spec.replaces[:_ID_PREFIX_LENGTH], time.monotonic() + _END_TIMEOUT_S
     folder, end_requested = _agent_folder(agent_spec, id_prefix), False
     while sessions.is_locked(folder):
         if time.monotonic() >= deadline:
             raise GmgError(f"the agent of the session's earlier engine does not end; see {folder}", 1)
         if not end_requested:
-            with suppress(GmgError):  # only its watchdog is still running
+            with suppress(GmgError):  # the agent is gone, and its watchdog is ending its workers
                 asyncio.run(_request_end(_socket_path(agent_spec, id_prefix)))
                 end_requested = True
         time.sleep(_POLL_S)

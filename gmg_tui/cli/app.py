@@ -54,7 +54,7 @@ def _group() -> None:
 
 
 def _call(command: str, *args: Any, **options: Any) -> int:
-    """Calls a command's function, `MODULE.FUNCTION` or `MODULE` for both, and returns the exit status."""
+    """Calls a command's function, `MODULE.FUNCTION` or `MODULE` if both have one name; returns the exit status."""
     command, _, function = command.partition(".")
     try:
         module = importlib.import_module(f"gmg_tui.cli.{command}")
@@ -65,7 +65,7 @@ def _call(command: str, *args: Any, **options: Any) -> int:
 
         install = interpreter.install_command(sys.executable, _LIBRARIES[command])
         raise GmgError(f"{command} needs {_LIBRARIES[command]}; install it with: {install}", 1) from None
-    from gmg_tui.session import ignored_folders  # the module has imported it
+    from gmg_tui.session import ignored_folders  # already imported by the module
 
     for text in ignored_folders():
         note(text)
@@ -220,7 +220,7 @@ def logs(words: tuple[str, ...], follow: bool, lines: int | None) -> int:
 
     NAME alone selects its only worker or job, or the only one that has failed.
     """
-    return _call("logs", words, follow=follow, last=lines)
+    return _call("logs", words, follow=follow, max_lines=lines)
 
 
 @_group.command

@@ -33,7 +33,7 @@ _FORWARDED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 class _Reply(msgspec.Struct, frozen=True):
-    """A line of an engine's standard output: progress, and finally the result of its start."""
+    """A line of an engine's standard output: a progress report or, finally, the result of its start."""
 
     ok: bool = False
     warnings: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class _Signals:
             signal.signal(number, handler)
 
     def check(self) -> None:
-        """Raises KeyboardInterrupt if a signal was received."""
+        """Raises KeyboardInterrupt if an ending signal was received."""
         if self._interrupted:
             raise KeyboardInterrupt
 
@@ -149,21 +149,21 @@ def _interpreter_notes(spec: RunSpec) -> tuple[str, ...]:
 def _launch(
     engine: PrestartedEngine, spec: RunSpec, options: Options, signals: _Signals, *, headless: bool, is_new: bool
 ) -> _Reply:
-    """Sends `spec` to `engine`, and waits until that listens. Raises `GmgError` if it dies or refuses the run."""
-    viewer = not (headless or options.detach)  # the engine briefly holds the workers back for the first frame
-    words = [b"confirm", *([b"fresh"] if is_new else []), *([b"viewer"] if viewer else [])]
+    """Sends the spec, and waits until the engine listens. Raises `GmgError` if the engine dies or refuses the run."""
+    has_screen = not (headless or options.detach)  # the engine briefly holds the workers back for the first frame
+    flags = [b"confirm", *([b"fresh"] if is_new else []), *([b"viewer"] if has_screen else [])]
     try:
         encoded_spec = msgspec.json.encode(spec)
     except UnicodeEncodeError as error:
         shown = os.fsencode(error.object).decode(errors="backslashreplace")
         raise GmgError(f"{shown} is not UTF-8, which gmg-tui cannot pass on; rename it, or use another") from None
     signals.check()
-    engine.send_spec(encoded_spec + b"\n" + b" ".join(words) + b"\n")
+    engine.send_spec(encoded_spec + b"\n" + b" ".join(flags) + b"\n")
     signals.unblock_hangup()
     if not options.detach:
         _import_viewer(headless=headless)
-    driver = "engine; without persistence mode the driver needs several seconds"
-    reply = _await_reply(engine, signals, f"waiting for the {driver if spec.nodes is None else 'nodes'}")
+    engine_text = "engine; without persistence mode the driver needs several seconds"
+    reply = _await_reply(engine, signals, f"waiting for the {engine_text if spec.nodes is None else 'nodes'}")
     if reply is None:
         engine.cancel()
         log = Path(spec.folder) / sessions.ENGINE_LOG

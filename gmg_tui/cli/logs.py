@@ -29,7 +29,7 @@ class _Log(NamedTuple):
 
     label: str
     names: tuple[str, ...]
-    """Words that select it; for a job its number, name and slot."""
+    """Words that select the log: a slot, or a job's number, name and slot."""
     state: str
     path: Path
     age: tuple[bool, float] = (False, 0.0)
@@ -39,12 +39,12 @@ class _Log(NamedTuple):
     """True for a job's rank above 0."""
 
 
-def logs(words: tuple[str, ...], *, follow: bool, last: int | None = None) -> int:
+def logs(words: tuple[str, ...], *, follow: bool, max_lines: int | None = None) -> int:
     """Prints the log named by `words`: `NAME`, `NAME SLOT`, or the newest session's `SLOT`; returns the exit status.
 
     In a sweep, a slot selects its newest job; a job's number or name may be given instead. A session's name alone
     selects its only worker or job, or the only failed one. Output is cleaned on a terminal, and unchanged in a pipe.
-    `last` limits the lines; `follow` prints until the session or job has ended. Raises `GmgError`.
+    `max_lines` limits the lines; `follow` prints until the session or job has ended. Raises `GmgError`.
     """
     if len(words) > 2:
         raise GmgError("give the session's name and the slot or job: gmg-tui logs [NAME] SLOT|JOB")
@@ -55,9 +55,9 @@ def logs(words: tuple[str, ...], *, follow: bool, last: int | None = None) -> in
         while follow and not log.path.exists() and not _has_ended(entry, log):
             time.sleep(_POLL_S)
         with _open(entry, log) as file:
-            if last is not None:
-                file.seek(files.start_of_last_lines(file.fileno(), last))
-            blocks = _blocks(file, entry, log, follow=follow)
+            if max_lines is not None:
+                file.seek(files.start_of_last_lines(file.fileno(), max_lines))
+            blocks = _read_blocks(file, entry, log, follow=follow)
             for block in _clean_lines(blocks) if sys.stdout.isatty() else blocks:
                 sys.stdout.buffer.write(block)
                 sys.stdout.buffer.flush()
@@ -78,16 +78,16 @@ def _open(entry: sessions.SessionEntry, log: _Log) -> BinaryIO:
 
 def _choose(entry: sessions.SessionEntry, word: str | None) -> _Log:
     """Returns the log named by `word`, by default the only one or the only failed one. Raises `GmgError`."""
-    all_logs = list(_logs(entry))
+    all_logs = list(_find_logs(entry))
     logs = [log for log in all_logs if not log.is_rank]
     if word is None:
         failed = [log for log in logs if log.state == WorkerState.FAILED]
-        only = logs if len(logs) == 1 else failed
-        if len(only) != 1:
+        candidates = logs if len(logs) == 1 else failed
+        if len(candidates) != 1:
             choices = listed(f"{log.label} {log.state}" for log in failed or logs) or "no worker yet"
             example = f"gmg-tui logs {entry.name} {next((log.names[0] for log in failed or logs), 'SLOT')}"
             raise GmgError(f"{entry.name} has {choices}; choose one, as in: {example}")
-        return only[0]
+        return candidates[0]
     matches = [log for log in all_logs if word in log.names]
     if not matches:
         choices = f"; {entry.name} has {listed(log.label for log in logs)}"
@@ -96,7 +96,7 @@ def _choose(entry: sessions.SessionEntry, word: str | None) -> _Log:
     return min(matches, key=lambda log: (log.names.index(word), log.age))
 
 
-def _logs(entry: sessions.SessionEntry) -> Iterator[_Log]:
+def _find_logs(entry: sessions.SessionEntry) -> Iterator[_Log]:
     """Yields the logs of a session: one for each worker, or for each job of a sweep and each rank, `JOB.rankN`."""
     if entry.record.session.spec.sweep is None:
         states = {worker.slot: worker.state for worker in entry.record.workers}
@@ -128,12 +128,12 @@ def _has_ended(entry: sessions.SessionEntry, log: _Log) -> bool:
         return stored.job(log.job).state.ended
 
 
-def _blocks(file: BinaryIO, entry: sessions.SessionEntry, log: _Log, *, follow: bool) -> Iterator[bytes]:
+def _read_blocks(file: BinaryIO, entry: sessions.SessionEntry, log: _Log, *, follow: bool) -> Iterator[bytes]:
     """Yields the content of the file and, with `follow`, all that is added until the log has ended."""
     while True:
         # Check before reading, to miss nothing written in between.
         ended = not follow or _has_ended(entry, log)
-        replacement = _replacement(file, log.path) if follow else None
+        replacement = _open_replacement(file, log.path) if follow else None
         while block := file.read(_BLOCK_BYTES):
             yield block
         if replacement is not None:
@@ -148,7 +148,7 @@ def _blocks(file: BinaryIO, entry: sessions.SessionEntry, log: _Log, *, follow: 
             time.sleep(_POLL_S)
 
 
-def _replacement(file: BinaryIO, path: Path) -> BinaryIO | None:
+def _open_replacement(file: BinaryIO, path: Path) -> BinaryIO | None:
     """Opens the file that has replaced an open one after a cut or removal; returns None if there is none."""
     try:
         if os.path.samestat(os.fstat(file.fileno()), path.stat()):

@@ -31,13 +31,13 @@ class PrestartedEngine:
     """An engine in its own process session (setsid) that waits for its spec; killed if the context ends without one."""
 
     def __init__(self) -> None:
-        root = Path(gmg_tui.__file__).parent.parent
+        package_root = Path(gmg_tui.__file__).parent.parent
         # The engine's standard error until it opens its log.
         self._stderr = os.memfd_create("engine")
         self._has_spec = False
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _BOOT, str(root)],
+                [sys.executable, "-P", "-c", _BOOT, str(package_root)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,

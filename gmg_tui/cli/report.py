@@ -49,15 +49,15 @@ def report(names: Sequence[str], *, best: str | None, fail_below: float | None, 
     entry = sessions.find(names[0] if names else None, running=False)
     if export == "bundle":
         path = f"gmg-tui-{entry.name}.zip"
-        if Path(path).is_symlink():  # made by another user, who can predict the name
+        if Path(path).is_symlink():  # another user may have predicted the name
             raise GmgError(f"--bundle: {path} is a link; remove it, or go to another folder", 1)
         _write_file(archive.bundle(entry), path, "--bundle")
     else:
-        _print(entry, export, value, best)
+        _print_session(entry, export, value, best)
     return 0
 
 
-def _print(entry: sessions.SessionEntry, export: str, value: Any, best: str | None) -> None:
+def _print_session(entry: sessions.SessionEntry, export: str, value: Any, best: str | None) -> None:
     """Prints or exports the results of one session."""
     with open_store(entry.folder / sessions.STORE) as stored:
         collected = report_data.collect(entry, stored)
@@ -99,8 +99,8 @@ def _print_text(report: ReportData, entry: sessions.SessionEntry, best: str | No
     width, colour = tables.stdout_format()
     if report.tuning is not None and best is None:
         lines = report_text.render_trials(report.tuning, width, colour=colour)
-        if (tune := entry.folder / sessions.TUNE).exists():  # may be missing in a lost session
-            lines.append(f"tuning: {tune}")
+        if (tune_file := entry.folder / sessions.TUNE).exists():  # may be missing in a lost session
+            lines.append(f"tuning: {tune_file}")
     else:
         lines = [report_text.render(report, best, width, colour)]
     print("\n".join([report.heading, *lines, *filter(None, [entry.remark])]))

@@ -54,7 +54,7 @@ def rm(names: tuple[str, ...], *, older: float | None, keep: int | None, yes: bo
         raise GmgError("give session names, or --older AGE and --keep N, as in: gmg-tui rm --older 30d --keep 5")
     ended_before = time.time() - (older or 0.0)
     sessions.clear_lost(note)
-    chosen = _select_old(ended_before, keep or 0) if by_age else _find_removable(dict.fromkeys(names))
+    chosen = _select_old(ended_before, keep or 0) if by_age else _find_all_removable(dict.fromkeys(names))
     status = 0 if by_age else int(len(chosen) < len(set(names)))
     if not chosen:
         if not status:
@@ -66,20 +66,20 @@ def rm(names: tuple[str, ...], *, older: float | None, keep: int | None, yes: bo
 
 def _select_old(ended_before: float, keep: int) -> list[RemovableSession]:
     """Returns the sessions that ended before a Unix time, except the last `keep`."""
-    ended = _find_removable(session.name for session in sessions.list_sessions() if session.state != "running")
+    ended = _find_all_removable(session.name for session in sessions.list_sessions() if session.state != "running")
     ended.sort(key=lambda session: session.ended, reverse=True)
     return [session for session in ended[keep:] if session.ended <= ended_before]
 
 
-def _find_removable(names: Iterable[str]) -> list[RemovableSession]:
+def _find_all_removable(names: Iterable[str]) -> list[RemovableSession]:
     """Returns those of the named sessions that can be removed, and prints an error for each of the others."""
-    found = []
+    removable = []
     for name in names:
         try:
-            found.append(find_removable(name))
+            removable.append(find_removable(name))
         except GmgError as error:
             note(f"gmg-tui: {error}")
-    return found
+    return removable
 
 
 def _remove(chosen: list[RemovableSession], *, yes: bool) -> int:

@@ -26,7 +26,7 @@ _DEMO_ARGS: Mapping[str, tuple[str, ...]] = {
 """Arguments that precede the user's: the examples start quickly and run for minutes."""
 _VAR_PATTERN = re.compile(rf"(?P<name>{placeholders.NAME.pattern})(=(?P<low>\d+)(\.\.(?P<high>\d*))?)?")
 _MAX_VALUE = 10**12
-_SPEC_OPTIONS = [opt for opt in TUNE_ONLY if opt.spec_field in TuneSpec.__struct_fields__]
+_TUNE_SPEC_OPTIONS = [opt for opt in TUNE_ONLY if opt.spec_field in TuneSpec.__struct_fields__]
 
 
 def run(options: Options, engine: PrestartedEngine, program: Program | None, args: tuple[str, ...] = ()) -> int:
@@ -63,7 +63,7 @@ def _simulated_args(count: int, *, ranks: bool) -> tuple[str, ...]:
 
 
 def _has_gpu() -> bool:
-    """True if a GPU answers; if none does, prints a note with the reason."""
+    """True if a GPU answers; prints a note if the driver or all GPUs fail to answer."""
     from gmg_tui.machine.gpu.nvml import NvmlUnavailable, open_nvml
     from gmg_tui.machine.gpu.selection import no_answers
 
@@ -73,10 +73,10 @@ def _has_gpu() -> bool:
         trouble = no_answers(gpus)
     except NvmlUnavailable as error:
         gpus, trouble = (), str(error)
-    answers = any(gpu.trouble is None for gpu in gpus)
-    if trouble and not answers:
+    any_answers = any(gpu.trouble is None for gpu in gpus)
+    if trouble and not any_answers:
         note(f"no GPU: {trouble}; the demo runs on the CPU")
-    return answers
+    return any_answers
 
 
 def tune(options: Options, engine: PrestartedEngine, program: Program | None) -> int:
@@ -117,7 +117,7 @@ def _resume(options: Options, engine: PrestartedEngine) -> int:
     given_spec = _tune_spec(options)
     session = load_for_resume(options, "tune", "the measured program and its slots")
     assert session.spec.tune is not None
-    changed = [opt.spec_field for opt in _SPEC_OPTIONS if opt.name in options.given]
+    changed = [opt.spec_field for opt in _TUNE_SPEC_OPTIONS if opt.name in options.given]
     tune = structs.replace(session.spec.tune, **{field: getattr(given_spec, field) for field in changed})
     spec = structs.replace(session.spec, tune=tune, sweep=SweepSpec(timeout_s=tune.trial_time_s))
     check_comparable(session)
@@ -145,4 +145,4 @@ def _tune_spec(options: Options) -> TuneSpec:
         raise GmgError(f"--var {options.var}: {{{name}}} is a placeholder of gmg-tui; choose another name")
     if not 1 <= low <= (low if high is None else high) <= _MAX_VALUE:
         raise GmgError(f"--var {options.var}: give LOW..HIGH from 1 to {_MAX_VALUE:,}, LOW first")
-    return TuneSpec(name, low, high, **{opt.spec_field: getattr(options, opt.name) for opt in _SPEC_OPTIONS})
+    return TuneSpec(name, low, high, **{opt.spec_field: getattr(options, opt.name) for opt in _TUNE_SPEC_OPTIONS})

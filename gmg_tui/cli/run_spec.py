@@ -22,9 +22,9 @@ from gmg_tui.scripts import interpreter, torchrun
 from gmg_tui.scripts.readers import formats
 from gmg_tui.session.options import RUN, SWEEP, SWEEP_ONLY, TUNE, TUNE_ONLY, Options, Program
 
-_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
-_OPTIONS = (*RUN, *SWEEP_ONLY, *TUNE_ONLY)
-_SUFFIXES = ("", ".py", ".pyw", ".pyz")
+_MODULE_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_ALL_OPTIONS = (*RUN, *SWEEP_ONLY, *TUNE_ONLY)
+_SCRIPT_SUFFIXES = ("", ".py", ".pyw", ".pyz")
 """File name suffixes of Python scripts and zipped applications (zipapp)."""
 
 
@@ -80,8 +80,8 @@ def check_queue_options(options: Options) -> dict[str, Any]:
 
 def sweep_ddp(options: Options, jobs: Sequence[JobRecord]) -> DdpSpec | None:
     """Returns the `DdpSpec` of a sweep with these jobs; None without groups. Raises `GmgError`."""
-    ranks = any(job.world_size is not None for job in jobs)
-    return _ddp_spec(options.replace(ddp="all" if ranks else None))
+    has_groups = any(job.world_size is not None for job in jobs)
+    return _ddp_spec(options.replace(ddp="all" if has_groups else None))
 
 
 def create_session(
@@ -121,9 +121,8 @@ def load_for_resume(options: Options, command: str, fixed: str) -> Session:
     """
     fields = check_queue_options(options)
     name, mark = options.resume, SWEEP if command == "sweep" else TUNE
-    check_given_options(
-        options, {opt.name for opt in _OPTIONS if mark in opt.marks}, f"--resume {name}: {fixed} cannot change"
-    )
+    changeable = {opt.name for opt in _ALL_OPTIONS if mark in opt.marks}
+    check_given_options(options, changeable, f"--resume {name}: {fixed} cannot change")
     _check_command(sessions.find(name, running=False).record.session.spec, command)
     sessions.await_watchdog(name, note)
     sessions.clear_lost(note)
@@ -149,16 +148,16 @@ def load_for_resume(options: Options, command: str, fixed: str) -> Session:
 
 def _check_command(spec: RunSpec, command: str) -> None:
     """Raises `GmgError` unless `command` started the session."""
-    kind = spec.command
-    if kind != command:
-        again = f"start it again with: gmg-tui {spec.script}"
-        other = f"continue it with: gmg-tui {kind} --resume {spec.name}" if kind != "run" else again
-        raise GmgError(f"{spec.name} is not a session of gmg-tui {command}; {other}")
+    if spec.command != command:
+        hint = f"start it again with: gmg-tui {spec.script}"
+        if spec.command != "run":
+            hint = f"continue it with: gmg-tui {spec.command} --resume {spec.name}"
+        raise GmgError(f"{spec.name} is not a session of gmg-tui {command}; {hint}")
 
 
 def check_given_options(options: Options, allowed: Container[str], reason: str) -> None:
     """Raises `GmgError` with `reason` if the command line has options or words that are not `allowed`."""
-    names = {opt.name: opt.long for opt in _OPTIONS}
+    names = {opt.name: opt.long for opt in _ALL_OPTIONS}
     names |= {"script": "SCRIPT", "args": "its arguments", "words": "FILE", "is_script": "--script", "module": "-m"}
     if refused := [names[key] for key in sorted(options.given) if key not in allowed]:
         raise GmgError(f"{reason}; leave out {', '.join(refused)}")
@@ -191,7 +190,7 @@ def check_script(script: str, module: bool = False) -> None:
     Of a module, which only the workers' interpreter can find, checks the name only.
     """
     if module:
-        if not _MODULE.fullmatch(script):
+        if not _MODULE_NAME.fullmatch(script):
             raise GmgError(f"-m {script}: give a module's name, as in: python -m package.module")
         return
     path = Path(script)
@@ -200,7 +199,7 @@ def check_script(script: str, module: bool = False) -> None:
             path = path / "__main__.py"
         if not path.is_file():
             raise GmgError(f"there is no script {path}; give the path of a Python file")
-        if path.suffix not in _SUFFIXES:
+        if path.suffix not in _SCRIPT_SUFFIXES:
             raise GmgError(f"{script} is not a Python script; give the path of a Python file")
         path.open("rb").close()
     except (OSError, ValueError) as error:

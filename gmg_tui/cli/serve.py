@@ -48,7 +48,7 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 """Headers that hide the address, with its token, from other sites, and forbid them to embed the page."""
-_FOREIGN_LINK = re.compile(r'<link[^>]*href="https://[^>]*>')
+_EXTERNAL_LINK = re.compile(r'<link[^>]*href="https://[^>]*>')
 
 
 def serve(name: str | None, port: int) -> int:
@@ -93,21 +93,21 @@ class _ConnectionLimiter:
         self._pending.pop(handler, None)
 
 
-async def _show(request: web.Request, command: str, downloads: DownloadManager) -> web.StreamResponse:
+async def _run_client(request: web.Request, command: str, downloads: DownloadManager) -> web.StreamResponse:
     """Runs `command` for a page while its websocket is open."""
-    socket = web.WebSocketResponse(heartbeat=_HEARTBEAT_INTERVAL_S, max_msg_size=MAX_MESSAGE_BYTES)
-    await socket.prepare(request)
-    size = [_cells(request.query.get(name), default) for name, default in (("width", 80), ("height", 24))]
+    page = web.WebSocketResponse(heartbeat=_HEARTBEAT_INTERVAL_S, max_msg_size=MAX_MESSAGE_BYTES)
+    await page.prepare(request)
+    size = [_parse_size(request.query.get(name), default) for name, default in (("width", 80), ("height", 24))]
 
     async def close() -> None:
-        await socket.close()
+        await page.close()
 
     service = AppService(
-        command, write_bytes=socket.send_bytes, write_str=socket.send_str, close=close, download_manager=downloads
+        command, write_bytes=page.send_bytes, write_str=page.send_str, close=close, download_manager=downloads
     )
     await service.start(*size)
     try:
-        async for message in socket:
+        async for message in page:
             match json.loads(message.data) if message.type is WSMsgType.TEXT else None:
                 case ["stdin", str(text)]:
                     data = text.encode(errors="replace")
@@ -116,9 +116,9 @@ async def _show(request: web.Request, command: str, downloads: DownloadManager) 
                     if request.transport is None:
                         break  # the page is closed: drop the rest of its input
                 case ["resize", {"width": width, "height": height}]:
-                    await service.set_terminal_size(_cells(width, 80), _cells(height, 24))
+                    await service.set_terminal_size(_parse_size(width, 80), _parse_size(height, 24))
                 case ["ping", str(text)]:
-                    await socket.send_json(["pong", text])
+                    await page.send_json(["pong", text])
                 case ["blur"]:
                     await service.blur()
                 case ["focus"]:
@@ -128,10 +128,10 @@ async def _show(request: web.Request, command: str, downloads: DownloadManager) 
     finally:
         service.stdin.close()  # ends even a busy process
         await service.stop()
-    return socket
+    return page
 
 
-def _cells(value: object, default: int) -> int:
+def _parse_size(value: object, default: int) -> int:
     """Returns the size that a page requests, limited to 1 to `MAX_CELLS`; the default if it is not a number."""
     try:
         return max(1, min(int(str(value)), MAX_CELLS))
@@ -152,7 +152,7 @@ async def _serve(listener: socket.socket, name: str) -> None:
     async def index(request: web.Request) -> web.StreamResponse:
         page = await server.handle_index(request)
         assert isinstance(page, web.Response)
-        page.text = _FOREIGN_LINK.sub("", page.text or "").replace("<head>", f"<head><title>{name}</title>", 1)
+        page.text = _EXTERNAL_LINK.sub("", page.text or "").replace("<head>", f"<head><title>{name}</title>", 1)
         return page
 
     downloads, viewers = DownloadManager(), 0
@@ -165,7 +165,7 @@ async def _serve(listener: socket.socket, name: str) -> None:
             raise web.HTTPServiceUnavailable
         viewers += 1
         try:
-            return await _show(request, f"exec {command}", downloads)
+            return await _run_client(request, f"exec {command}", downloads)
         finally:
             viewers -= 1
 

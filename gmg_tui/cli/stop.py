@@ -46,9 +46,9 @@ def _select(names: tuple[str, ...], *, everything: bool) -> list[sessions.Sessio
     """Returns the sessions to stop, after asking about unnamed ones that have run for long. Raises `GmgError`."""
     if names:
         return [sessions.find(name, running=True) for name in dict.fromkeys(names)]
-    running = [session for session in sessions.list_sessions() if session.runs_here]
+    running = [entry for entry in sessions.list_sessions() if entry.runs_here]
     if len(running) > 1 and not everything:
-        names_text = ", ".join(session.name for session in running)
+        names_text = ", ".join(entry.name for entry in running)
         raise GmgError(f"{len(running)} sessions are running: {names_text}; give their names, or --all")
     for entry in running if is_terminal() and not everything else ():
         ran_s = time.time() - entry.record.session.started
@@ -58,7 +58,7 @@ def _select(names: tuple[str, ...], *, everything: bool) -> list[sessions.Sessio
     return running or [sessions.find(None, running=True)]
 
 
-async def _stop(chosen: list[sessions.SessionEntry]) -> list[GmgError]:
+async def _stop(entries: list[sessions.SessionEntry]) -> list[GmgError]:
     """Stops sessions, and waits for their engines. Returns the errors."""
     clients, kill_tasks, interrupted = set[EngineClient](), set[asyncio.Task[None]](), False
 
@@ -69,7 +69,7 @@ async def _stop(chosen: list[sessions.SessionEntry]) -> list[GmgError]:
         interrupted = True
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupt)
-    errors = await asyncio.gather(*(_stop_session(entry, clients) for entry in chosen), return_exceptions=True)
+    errors = await asyncio.gather(*(_stop_session(entry, clients) for entry in entries), return_exceptions=True)
     for error in errors:
         if error is not None and not isinstance(error, GmgError):
             raise error
@@ -77,17 +77,17 @@ async def _stop(chosen: list[sessions.SessionEntry]) -> list[GmgError]:
 
 
 async def _request_end(client: EngineClient, *, kill: bool) -> None:
-    """Asks an engine to stop or kill its workers, if it still runs."""
-    with suppress(GmgError):  # the engine and its workers are gone
+    """Asks an engine to stop or kill its workers; ignores an engine that is gone."""
+    with suppress(GmgError):
         await client.end(kill=kill)
 
 
 async def _stop_session(entry: sessions.SessionEntry, clients: set[EngineClient]) -> None:
-    """Stops a session's workers and waits for its engine; its client is in `clients` until then. Raises `GmgError`."""
+    """Stops a session's workers, with a client in `clients`, then waits for its engine. Raises `GmgError`."""
     session = entry.record.session
     note(f"stopping {entry.name}")
     client = await EngineClient.connect(Path(session.spec.socket), session.id)
-    snapshot, printed = client.welcome.snapshot, ""
+    snapshot, printed_text = client.welcome.snapshot, ""
     clients.add(client)
     request = asyncio.create_task(_request_end(client, kill=False))
     try:
@@ -96,8 +96,8 @@ async def _stop_session(entry: sessions.SessionEntry, clients: set[EngineClient]
                 timeout.reschedule(asyncio.get_running_loop().time() + ANSWER_TIMEOUT_S)
                 if isinstance(event, Update):
                     snapshot = event.snapshot
-                    if (text := _unstopped_text(snapshot)) not in {printed, ""}:
-                        printed = text
+                    if (text := _unstopped_text(snapshot)) not in {printed_text, ""}:
+                        printed_text = text
                         note(text)
                     if snapshot.ended:
                         break
@@ -120,11 +120,8 @@ async def _stop_session(entry: sessions.SessionEntry, clients: set[EngineClient]
         if (ended := sessions.inspect(entry.folder)) is not None and ended.state == "lost":
             raise GmgError(ended.remark, 1)
         note(f"{entry.name} has ended")
-    if survivors := [
-        f"{worker.slot} {worker.reason}"
-        for worker in snapshot.workers
-        if (worker.reason or "").startswith(_UNKILLABLE_PREFIX)
-    ]:
+    reasons = [(worker.slot, worker.reason or "") for worker in snapshot.workers]
+    if survivors := [f"{slot} {reason}" for slot, reason in reasons if reason.startswith(_UNKILLABLE_PREFIX)]:
         raise GmgError("; ".join(survivors), 1)
     if snapshot.tuning is not None and snapshot.tuning.stopped:
         note(sessions.resume_hint(session.spec))

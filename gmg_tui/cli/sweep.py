@@ -33,14 +33,15 @@ _SLOT_PLACEHOLDERS = ("slot", "gpu")
 _FILE_OPTIONS = ("gpus", "ddp", "env", "per_gpu", "timeout", "best", "resume_args", "on")
 """Options that an experiments file may set, overriding `config.toml`, and overridden by the command line."""
 _ADD_OPTIONS = ("add", "sets", "dry_run", "words", "is_script", "module")
+"""Options and arguments of `sweep` that go with `--add`."""
 _JOB_KEYS = ("script", "module", "args", "env", "ddp", "grid", "defaults", "experiment")
 """Keys of an experiments file that describe jobs, not the session."""
-_JOBS_PER_REQUEST = 200
-"""Jobs per request, whose size is limited."""
+_MAX_JOBS_PER_REQUEST = 200
+"""Maximum jobs in a request, whose size is limited."""
 
 
 def _option_settings(values: Mapping[str, Any]) -> Settings:
-    """Returns those options that an experiments file may set too. Raises `GmgError`."""
+    """Returns the settings that an experiments file may have too. Raises `GmgError`."""
     chosen = {name: values[name] for name in _FILE_OPTIONS if name in values}
     env = run_spec.parse_env(tuple(chosen.get("env") or ()))
     on = run_spec.parse_alert_actions(chosen.get("on") or ())
@@ -76,11 +77,11 @@ def sweep(options: Options, engine: PrestartedEngine, file: str | None, program:
     if options.dry_run:
         list_jobs(program, planned.jobs, total=len(planned.jobs))
         return 0
-    sweep = SweepSpec(file=None if file is None else str(Path(file).absolute()))
+    sweep_spec = SweepSpec(file=None if file is None else str(Path(file).absolute()))
 
     def create_spec() -> RunSpec:
         spec = run_spec.create_session(options, fields, program, named_after=file, jobs=planned.jobs)
-        return plan.apply(structs.replace(spec, sweep=sweep), settings)
+        return plan.apply(structs.replace(spec, sweep=sweep_spec), settings)
 
     return start(options, create_spec, engine=engine)
 
@@ -93,14 +94,14 @@ def _resume(options: Options, engine: PrestartedEngine) -> int:
     spec = run_spec.load_for_resume(options, "sweep", "its name and jobs").spec
     assert spec.sweep is not None
     cpu = None if options.gpus is not None else spec.cpu
-    sweep = structs.replace(spec.sweep, retry_failed=options.retry_failed)
-    spec = plan.apply(structs.replace(spec, cpu=cpu, sweep=sweep), _option_settings(options.given))
+    sweep_spec = structs.replace(spec.sweep, retry_failed=options.retry_failed)
+    spec = plan.apply(structs.replace(spec, cpu=cpu, sweep=sweep_spec), _option_settings(options.given))
     jobs = load_jobs(Path(spec.folder) / sessions.STORE)
     if options.per_gpu not in (None, 1) and any(job.width > 1 for job in jobs):
         raise GmgError("--per-gpu: jobs on several GPUs cannot share them; leave it out")
     failed = any(job.state is WorkerState.FAILED for job in jobs)
-    has_unfinished = any(not job.state.ended for job in jobs) or (failed and options.retry_failed)
-    if not has_unfinished:
+    has_jobs_to_run = any(not job.state.ended for job in jobs) or (failed and options.retry_failed)
+    if not has_jobs_to_run:
         note(f"every job of {spec.name} has ended{'; --retry-failed runs the failed ones again' if failed else ''}")
         if spec.summary is not None:
             with suppress(OSError), reading(Path(spec.folder) / sessions.SUMMARY) as file:  # reported by `conclude`
@@ -152,8 +153,10 @@ def add(options: Options, file: str | None, program: Program | None) -> int:
         added = Settings(script=program.script, args=program.args, module=program.module)
     if ignored := [key for key in added.__struct_fields__ if key not in _JOB_KEYS and getattr(added, key)]:
         note(f"gmg-tui: {file}: {', '.join(ignored)}: the session keeps its own")
-    if added.script is not None and _resolved(added.script, Path()) != _resolved(spec.script, Path(spec.cwd)):
-        raise GmgError(f"{spec.name} runs {spec.script}, not {added.script}; start a sweep of its own", 1)
+    if added.script is not None and _resolve_script(added.script, Path()) != _resolve_script(
+        spec.script, Path(spec.cwd)
+    ):
+        raise GmgError(f"{spec.name} runs {spec.script}, not {added.script}; start another sweep for that", 1)
     existing_jobs = load_jobs(Path(spec.folder) / sessions.STORE)
     settings = _session_settings(spec, existing_jobs).overridden_by(added)
     texts = (*map(as_text, settings.args or ()), *map(as_text, settings.env.values()), str(settings.ddp))
@@ -179,7 +182,7 @@ def add(options: Options, file: str | None, program: Program | None) -> int:
     return 0
 
 
-def _resolved(script: str, folder: Path) -> Path:
+def _resolve_script(script: str, folder: Path) -> Path:
     """Returns the resolved path of a script, or a module's name, for comparison."""
     return Path(folder, script).resolve() if Path(folder, script).exists() else Path(script)
 
@@ -197,5 +200,5 @@ def _session_settings(spec: RunSpec, jobs: Sequence[JobRecord]) -> Settings:
 async def _add(session: Session, jobs: Sequence[JobRecord]) -> None:
     client = await EngineClient.connect(Path(session.spec.socket), session.id)
     async with answering(client):
-        for first in range(0, len(jobs), _JOBS_PER_REQUEST):
-            await client.add_jobs(*jobs[first : first + _JOBS_PER_REQUEST])
+        for first in range(0, len(jobs), _MAX_JOBS_PER_REQUEST):
+            await client.add_jobs(*jobs[first : first + _MAX_JOBS_PER_REQUEST])

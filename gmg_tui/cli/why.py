@@ -62,6 +62,7 @@ def verdict_lines(slot: str, verdict: Verdict, width: int) -> Iterator[str]:
 async def _judge_workers(
     entry: sessions.SessionEntry, slot: str | None, *, stacks: bool
 ) -> list[tuple[SpeedFacts, Verdict]]:
+    """Returns the facts and verdicts of all workers of a session, or of the one on `slot`. Raises `GmgError`."""
     session = entry.record.session
     if entry.runs_here:
         client: Source = await EngineClient.connect(Path(session.spec.socket), session.id)
@@ -71,12 +72,12 @@ async def _judge_workers(
         slots = [worker.slot for worker in client.welcome.snapshot.workers]
         if slot is not None and slot not in slots:
             raise GmgError(f"there is no session or worker {slot}; {entry.name} has {listed(slots) or 'no worker yet'}")
-        slots = slots if slot is None else [slot]
-        tasks = (_judge_worker(client, slot, stacks=stacks) for slot in slots)
-        results = dict(zip(slots, await asyncio.gather(*tasks, return_exceptions=True), strict=True))
+        chosen = slots if slot is None else [slot]
+        coroutines = (_judge_worker(client, name, stacks=stacks) for name in chosen)
+        results = dict(zip(chosen, await asyncio.gather(*coroutines, return_exceptions=True), strict=True))
     for name, result in results.items():
         if isinstance(result, BaseException):
-            if len(slots) == 1 or not isinstance(result, GmgError):
+            if len(chosen) == 1 or not isinstance(result, GmgError):
                 raise result
             note(f"gmg-tui: {name}: {result}")
     return [result for result in results.values() if not isinstance(result, BaseException)]

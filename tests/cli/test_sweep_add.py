@@ -62,7 +62,7 @@ def test_added_jobs_run_with_the_values_that_all_others_share(begun: Path, tmp_p
     [
         ((), "--add old: give --set KEY=V1,V2, or a FILE"),
         (("--set", "lr=1", "--per-gpu", "2"), "--add old: the session's options cannot change; leave out --per-gpu"),
-        (("--set", "a=1", "--script", __file__), f"old runs {JOB}, not {__file__}; start a sweep of its own"),
+        (("--set", "a=1", "--script", __file__), f"old runs {JOB}, not {__file__}; start another sweep for that"),
         (
             ("--set", "lr=1", "--script", JOB, "{wide}"),
             "--add old: args[1]: {wide} has no value in the grid; there are:",
