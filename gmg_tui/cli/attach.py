@@ -72,9 +72,10 @@ def draws_utf8(environ: Mapping[str, str], encoding: str) -> bool:
 
 
 def show(socket: Path, options: Options, *, session_id: str = "", readonly: bool = False) -> int | None:
-    """Opens the screen on a session; if the session ends there, prints its results. Raises `GmgError` if the engine died.
+    """Opens the screen on a session; if the session ends there, prints its results.
 
-    `session_id` is the expected session's id, empty for any. Returns the exit status; None if the user detached.
+    `session_id` is the expected session's id, empty for any. Returns the exit status; None if the user detached. Raises
+    `GmgError` if the engine died.
     """
     from gmg_tui import ui
     from gmg_tui.session.client import EngineClient

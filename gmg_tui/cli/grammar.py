@@ -148,7 +148,7 @@ class ConfiguredCommand(Command):
 
 
 def settings_of(command: str) -> Settings | None:
-    """Returns the settings of a command; None without a file, or if another user could change it. Raises `GmgError`."""
+    """Returns the settings of a command; None without a file that only this user can change. Raises `GmgError`."""
     file = config.path()
     if file is None or not os.path.exists(file):  # noqa: PTH110 - raises nothing
         return None
@@ -186,7 +186,7 @@ class ScriptCommand(ConfiguredCommand):
     allow_interspersed_args = False
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
-        """Returns options; after the script, the shell completes files."""
+        """Returns options; nothing after the script, where the shell completes files."""
         has_script = not ctx.allow_interspersed_args and (ctx.params.get("script") or ctx.params.get("words"))
         return [] if has_script else super().shell_complete(ctx, incomplete)
 

@@ -86,7 +86,7 @@ class _Signals:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
 
     def raise_at_once(self) -> None:
-        """Makes the ending signals raise KeyboardInterrupt at once, by the default handler, which asyncio may replace."""
+        """Makes ending signals raise KeyboardInterrupt at once, by the default handler, which asyncio may replace."""
         for number in _ENDING_SIGNALS:
             signal.signal(number, signal.default_int_handler)
 

@@ -102,7 +102,7 @@ def _alert_lines(entry: sessions.SessionEntry) -> list[str]:
 
 
 def _fps(entry: sessions.SessionEntry) -> float | None:
-    """Returns the sum of the workers' current rates; None for a sweep, whose jobs differ, and after the session's end."""
+    """Returns the sum of the workers' current rates; None for a sweep, whose jobs differ, and for an ended session."""
     if entry.state != "running" or entry.record.queue is not None:
         return None
     rates = [worker.fps for worker in entry.record.workers if worker.fps is not None]

@@ -104,7 +104,7 @@ def _remove(chosen: list[RemovableSession], *, yes: bool) -> int:
 
 
 def find_removable(name: str) -> RemovableSession:
-    """Returns the session called `name`. Raises `GmgError` if there is none, if it may be running, or for a link or file."""
+    """Returns the session called `name`. Raises `GmgError` if there is none, or it is a link or may be running."""
     folder = sessions.sessions_folder() / name
     try:
         sessions.check_name(name)

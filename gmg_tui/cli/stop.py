@@ -27,7 +27,7 @@ _END_TIMEOUT_S = 30.0
 
 
 def stop(names: tuple[str, ...], *, everything: bool) -> int:
-    """Stops sessions in parallel, and waits for their engines to exit, unless other clients keep them running; returns 0.
+    """Stops sessions in parallel, and waits for each engine to exit, unless other clients keep it running; returns 0.
 
     Prints which workers ignore SIGINT. A second ctrl+c kills the workers. Raises `GmgError`.
     """

@@ -66,7 +66,7 @@ class Source(ABC):
         """Returns the value of the answer."""
 
     async def act(self, action: protocol.Action, *slots: str, seen: Mapping[str, protocol.Seen] = {}) -> None:
-        """Acts on workers; `seen` has the states that the user saw, by slot."""
+        """Acts on workers; `seen` says what the user saw on each slot."""
         await self._ask(protocol.Act(action, slots, dict(seen)))
 
     async def edit(
@@ -137,6 +137,7 @@ class EngineClient(Source):
     ) -> None:
         super().__init__(welcome)
         self.max_bytes, self.max_report_bytes = max_bytes, 0
+        """Limits of messages, and of an agent's reports."""
         self._reader, self._writer = reader, writer
         self._numbers = numbers_from(1)
         self._pending: dict[int, asyncio.Future[Answer]] = {}
@@ -149,7 +150,7 @@ class EngineClient(Source):
     async def connect(cls, path: Path, session_id: str = "", *, readonly: bool = False) -> Self:
         """Connects to the engine at `path`; its session must have the id `session_id`, unless that is empty.
 
-        With `readonly`, the engine refuses every change. Raises `GmgError` if no engine answers, or that of another session.
+        With `readonly`, the engine refuses every change. Raises `GmgError` if no engine or another session's answers.
         """
         deadline = time.monotonic() + _MISSING_SOCKET_TIMEOUT_S
         while not os.path.exists(path) and time.monotonic() < deadline:  # noqa: ASYNC110, ASYNC240, PTH110 - made by another process

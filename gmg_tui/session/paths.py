@@ -118,7 +118,7 @@ def unreadable_folders() -> list[Path]:
 
 
 def unreadable_error(folder: Path, error: OSError) -> GmgError:
-    """Makes the error for an unreadable folder, with its owner if that is another user."""
+    """Returns the error for an unreadable folder; names the folder's owner if that is another user."""
     owner = ""
     for path in (folder, *folder.parents):
         with suppress(OSError):
@@ -162,8 +162,8 @@ def create(name: str | None, script: str) -> Path:
 def socket_path(name: str) -> Path:
     """Returns the path of the engine's socket for the session `name`, and makes its private folder.
 
-    The folder is `$XDG_RUNTIME_DIR/gmg-tui`, or else in the temporary folder, or else in the state folder. Raises
-    `GmgError`.
+    The folder is `$XDG_RUNTIME_DIR/gmg-tui`, or one in the temporary folder, or one in the state folder. Raises
+    `GmgError` if none can be used.
     """
     trouble, runtime = "", runtime_folder()
     runtime_folders = [runtime / "gmg-tui"] if runtime is not None and os.path.isdir(runtime) else []  # noqa: PTH112 - raises nothing
@@ -234,17 +234,17 @@ def lock(folder: Path) -> int:
     The lock shows that the engine is alive: unlike a PID file it is never stale. Raises `GmgError` if another engine
     holds it, or the log was removed.
     """
-    removed = f"{folder} has been removed"
+    removed_text = f"{folder} has been removed"
     try:
         check_own(folder)
         descriptor = open_regular(folder / ENGINE_LOG, _LOG_FLAGS)
     except FileNotFoundError as error:
-        raise GmgError(removed, 1) from error
+        raise GmgError(removed_text, 1) from error
     deadline, trouble = time.monotonic() + _LOCK_TIMEOUT_S, ""
     while not trouble and not _flock(descriptor, fcntl.LOCK_EX):
         trouble = f"an engine is already running in {folder}" if time.monotonic() >= deadline else ""
         time.sleep(_POLL_S)
-    trouble = trouble or (removed if os.fstat(descriptor).st_nlink == 0 else "")
+    trouble = trouble or (removed_text if os.fstat(descriptor).st_nlink == 0 else "")
     if trouble:
         os.close(descriptor)
         raise GmgError(trouble, 1)
@@ -252,7 +252,7 @@ def lock(folder: Path) -> int:
 
 
 def is_locked(folder: Path) -> bool:
-    """True if the engine of the session in `folder`, or a killed one's watchdog, is running."""
+    """True if the engine of the session in `folder`, or the watchdog of a killed engine, is running."""
     try:
         descriptor = os.open(folder / ENGINE_LOG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -266,8 +266,8 @@ def is_locked(folder: Path) -> bool:
 def _flock(descriptor: int, operation: int) -> bool:
     """Tries to lock an engine's log without waiting. Returns True if that succeeds.
 
-    On file systems without locks (Lustre without `-o flock`, some NFS) the log shows the engine and its watchdog: it is
-    their standard error.
+    On file systems without locks (Lustre without `-o flock`, some NFS), an engine and its watchdog are recognised by the
+    log as their standard error.
     """
     try:
         fcntl.flock(descriptor, operation | fcntl.LOCK_NB)

@@ -26,7 +26,7 @@ from gmg_tui.session.paths import ENGINE_LOG, LOGS, RECORD, STORE, folders, is_l
 SILENT_S = 120.0
 """Seconds without a write after which an engine on another machine counts as lost; it writes its record every 30 s."""
 _SPARE_BYTES = 2048
-"""Blanks after a record, for a longer one on a full disk."""
+"""Blanks after a record, so that a longer one can overwrite it on a full disk."""
 _MAX_RECORD_BYTES = 64 << 20
 """Maximum size of a record: engines write smaller ones, and reading a larger one could exhaust memory."""
 _KILL_TIMEOUT_S = 5.0
@@ -76,14 +76,14 @@ class Record(Struct, frozen=True):
     session: Session
     workers: tuple[WorkerBrief, ...] = ()
     ended: Moment | None = None
-    """Time of the engine's end, approximate if it was killed; None while it runs, and before `clear_lost` finds it killed."""
+    """Time of the engine's end, approximate if it was killed; None while it runs, and until `clear_lost`."""
     queue: Queue | None = None
     """The sweep's progress; None in a plain run."""
     lost: bool = False
     """True if the engine was killed, and its leftovers have been ended."""
 
     def last_state(self, snapshot: Snapshot) -> Snapshot:
-        """Returns the last snapshot, with ends of workers that it lacks because of a full disk or the engine's death."""
+        """Returns the last snapshot with the ends that it lacks, because of a full disk or the engine's death."""
         if self.ended is None or self.lost:
             return snapshot.after_loss(ENGINE_DIED)
         ends = {worker.slot: worker for worker in self.workers if worker.state.ended}
@@ -114,23 +114,23 @@ class SessionEntry(Struct, frozen=True):
     """`running`, `ended`, or `lost` if its engine died (or, on another machine, has been silent for `SILENT_S`)."""
     record: Record
     written: float = 0.0
-    """Unix time of its record's last write."""
+    """Unix time of the last write to the record."""
     is_local: bool = True
-    """True if started on this machine."""
+    """True if the session was started on this machine."""
 
     @property
     def host(self) -> str:
-        """Name of the machine it was started on, safe to print; empty if unknown."""
+        """Name of the machine that the session was started on, safe to print; empty if unknown."""
         return one_line(self.record.session.spec.host)
 
     @property
     def runs_elsewhere(self) -> bool:
-        """True if its engine runs on another machine, or in another container."""
+        """True if the engine runs on another machine, or in another container."""
         return not self.is_local and self.state == "running"
 
     @property
     def runs_here(self) -> bool:
-        """True if its engine runs on this machine."""
+        """True if the engine runs on this machine."""
         return self.is_local and self.state == "running"
 
     @property
@@ -148,12 +148,12 @@ class SessionEntry(Struct, frozen=True):
 
 
 def job_log(job: JobRecord) -> str:
-    """Returns the path of a job's log (of a group, rank 0's) in its session's folder."""
+    """Returns the path of a job's log (of a group, rank 0's), relative to the session's folder."""
     return job.log or f"{LOGS}/{job.number:04}-{job.name}.log"
 
 
 def worker_log(worker: Worker) -> str:
-    """Returns the path of a worker's log (in a sweep, its job's) in its session's folder."""
+    """Returns the path of a worker's log (in a sweep, of its job), relative to the session's folder."""
     if worker.job is None:
         return f"{LOGS}/{worker.slot}.log"
     rank = f".rank{worker.group.rank}" if worker.group is not None and worker.group.rank else ""
@@ -175,7 +175,7 @@ def engine_lost_text(session: Session, reason: str) -> str:
 def write_record(record: Record) -> None:
     """Writes `session.json`. Raises `OSError`.
 
-    On a full disk, an end is written over the record in place, using its trailing blanks.
+    On a full disk, the record of an ended session overwrites the previous one and its trailing blanks in place.
     """
     path = Path(record.session.spec.folder) / RECORD
     data = encoded(msgspec.json.encode, record)
@@ -192,7 +192,7 @@ def write_record(record: Record) -> None:
 def read_record(folder: Path) -> tuple[Record, float] | None:
     """Returns the content of `session.json`, and the Unix time of its last write; None if it cannot be read.
 
-    The session gets the name and path of `folder`, which may differ from the file's: it may have been moved or copied.
+    The session gets the name and path of `folder`, which may differ from those in the file after a move or copy.
     """
     if (record_and_time := _read_file(folder)) is None:
         return None
@@ -214,12 +214,11 @@ def _read_file(folder: Path) -> tuple[Record, float] | None:
 
 def inspect(folder: Path) -> SessionEntry | None:
     """Returns the session in `folder`; None without a readable record."""
-    read = read_record(folder)
-    if read is None:
+    if (first_read := read_record(folder)) is None:
         return None
     running = is_locked(folder)
     # The engine may have written its end after the first read.
-    record, written = read if running else read_record(folder) or read
+    record, written = first_read if running else read_record(folder) or first_read
     # Several machines may share the state folder (a home on NFS).
     is_local = record.session.spec.host in {"", os.uname().nodename}
     if not running and not is_local and record.ended is None:
@@ -240,8 +239,8 @@ def _disk_time(folder: Path) -> float:
 
 def list_sessions() -> list[SessionEntry]:
     """Returns this user's sessions, newest first."""
-    sessions = [session for folder in folders() if (session := inspect(folder)) is not None]
-    return sorted(sessions, key=lambda session: session.record.session.started, reverse=True)
+    entries = [entry for folder in folders() if (entry := inspect(folder)) is not None]
+    return sorted(entries, key=lambda entry: entry.record.session.started, reverse=True)
 
 
 def find(name: str | None, *, running: bool) -> SessionEntry:
@@ -249,34 +248,32 @@ def find(name: str | None, *, running: bool) -> SessionEntry:
 
     Raises `GmgError` if there is none.
     """
-    sessions = list_sessions()
-    candidates = [session for session in sessions if session.runs_here]
-    candidates = candidates if running else sessions
+    entries = list_sessions()
+    candidates = [entry for entry in entries if entry.runs_here] if running else entries
     if name is None:
         if candidates:
             return candidates[0]
-        if sessions and sessions[0].state == "lost":
-            raise GmgError(sessions[0].remark, 1)
-        elsewhere = next((session.remark for session in sessions if session.runs_elsewhere), "")
+        if entries and entries[0].state == "lost":
+            raise GmgError(entries[0].remark, 1)
+        elsewhere = next((entry.remark for entry in entries if entry.runs_elsewhere), "")
         nothing = f"no {'running ' if running else ''}session; start one with: gmg-tui SCRIPT"
-        nothing += "; gmg-tui ls lists those that have ended" if sessions else ""
+        nothing += "; gmg-tui ls lists those that have ended" if entries else ""
         raise GmgError(elsewhere or nothing, 1)
-    named = next((session for session in sessions if session.name == name), None)
-    if named is None:
+    found = next((entry for entry in entries if entry.name == name), None)
+    if found is None:
         if (folder := next((path for path in paths.unreadable_folders() if path.name == name), None)) is not None:
             raise paths.unreadable_error(folder, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
-        hint = nearest(name, [session.name for session in sessions]) or "; gmg-tui ls lists them"
+        hint = nearest(name, [entry.name for entry in entries]) or "; gmg-tui ls lists them"
         raise GmgError(f"there is no session {name}{hint}", 1)
-    if named in candidates:
-        return named
-    ended = f"session {name} has ended; for its logs: gmg-tui logs {name}"
-    raise GmgError(named.remark or ended, 1)
+    if found in candidates:
+        return found
+    raise GmgError(found.remark or f"session {name} has ended; for its logs: gmg-tui logs {name}", 1)
 
 
 def split_words(words: tuple[str, ...]) -> tuple[str | None, str | None]:
     """Returns the session's name and the slot or job in the words `NAME`, `NAME SLOT` or `SLOT`; None for a missing one."""
-    named = len(words) == 2 or any(folder.name == words[0] for folder in folders()) if words else False
-    return words[0] if named else None, words[-1] if words[named:] else None
+    has_name = len(words) == 2 or any(folder.name == words[0] for folder in folders()) if words else False
+    return words[0] if has_name else None, words[-1] if words[has_name:] else None
 
 
 def await_watchdog(name: str | None, report: Callable[[str], None]) -> SessionEntry:
@@ -299,7 +296,7 @@ def await_watchdog(name: str | None, report: Callable[[str], None]) -> SessionEn
 def clear_lost(report: Callable[[str], None]) -> None:
     """Kills leftover processes of this user's lost sessions on this machine, and updates the sessions' records.
 
-    A killed engine's watchdog holds the lock while it ends the workers: processes are left only if both died.
+    A killed engine's watchdog holds the lock while it ends the workers, so processes are left only if the watchdog died too.
     Calls `report` with a line for each killed process and each error.
     """
     for entry in list_sessions():
@@ -337,9 +334,9 @@ def _last_write_time(entry: SessionEntry) -> float:
 
 def _is_copy(entry: SessionEntry) -> bool:
     """True if the session's record names another existing folder, or one that cannot be checked."""
-    read = _read_file(entry.folder)
+    record_and_time = _read_file(entry.folder)
     try:
-        return read is not None and not Path(read[0].session.spec.folder).samefile(entry.folder)
+        return record_and_time is not None and not Path(record_and_time[0].session.spec.folder).samefile(entry.folder)
     except FileNotFoundError:
         return False
     except (OSError, ValueError):

@@ -196,7 +196,7 @@ def _statement(record: Record) -> tuple[str, tuple[Any, ...]]:
 def open_for_writing(path: Path, *, create: bool = True) -> sqlite3.Connection:
     """Opens the store at `path`, or creates it if allowed, private to this user (mode 0600).
 
-    Its journal is not a write-ahead log, which needs shared memory: several machines may share the state folder. Raises
+    The journal is not a write-ahead log, which needs shared memory: several machines may share the state folder. Raises
     `sqlite3.Error`, `OSError`, or `StoreError` for another version.
     """
     check_own(path.parent)
@@ -248,9 +248,9 @@ def check_files(path: Path) -> None:
         with suppress(FileNotFoundError):
             if not stat.S_ISREG(file.lstat().st_mode):
                 raise StoreError(f"{file}: not a regular file")
-    with suppress(FileNotFoundError), journal.open("rb") as opened:
-        opened.seek(max(0, opened.seek(0, os.SEEK_END) - len(_JOURNAL_MAGIC)))
-        if opened.read() == _JOURNAL_MAGIC:
+    with suppress(FileNotFoundError), journal.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - len(_JOURNAL_MAGIC)))
+        if file.read() == _JOURNAL_MAGIC:
             raise StoreError(f"{journal}: not a session's journal: it names another")
 
 
