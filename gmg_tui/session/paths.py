@@ -192,7 +192,7 @@ def socket_candidates(spec: RunSpec) -> Iterator[Path]:
 
 
 def bind_socket(path: Path) -> socket.socket | None:
-    """Listens on a private socket, replacing a killed engine's; returns None if the path is in use. Raises `OSError`."""
+    """Listens on a private socket, replacing a killed engine's; returns None if it is in use. Raises `OSError`."""
     remove_stale_socket(path)
     if os.path.lexists(path):
         return None

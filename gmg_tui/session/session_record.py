@@ -296,7 +296,7 @@ def await_watchdog(name: str | None, report: Callable[[str], None]) -> SessionEn
 def clear_lost(report: Callable[[str], None]) -> None:
     """Kills leftover processes of this user's lost sessions on this machine, and updates the sessions' records.
 
-    A killed engine's watchdog holds the lock while it ends the workers, so processes are left only if the watchdog died too.
+    A killed engine's watchdog holds the lock while it ends the workers: processes are left only if it died too.
     Calls `report` with a line for each killed process and each error.
     """
     for entry in list_sessions():

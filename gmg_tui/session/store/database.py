@@ -248,9 +248,9 @@ def check_files(path: Path) -> None:
         with suppress(FileNotFoundError):
             if not stat.S_ISREG(file.lstat().st_mode):
                 raise StoreError(f"{file}: not a regular file")
-    with suppress(FileNotFoundError), journal.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - len(_JOURNAL_MAGIC)))
-        if file.read() == _JOURNAL_MAGIC:
+    with suppress(FileNotFoundError), journal.open("rb") as stream:
+        stream.seek(max(0, stream.seek(0, os.SEEK_END) - len(_JOURNAL_MAGIC)))
+        if stream.read() == _JOURNAL_MAGIC:
             raise StoreError(f"{journal}: not a session's journal: it names another")
 
 
