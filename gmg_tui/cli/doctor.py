@@ -91,7 +91,7 @@ class NvmlView(Struct, frozen=True):
 
 
 class PackageVersions(Struct, frozen=True):
-    """The packages of an interpreter; None for missing ones."""
+    """Versions of an interpreter's packages, None if missing, and the view of its torch."""
 
     python: str
     genesis: str | None = None
@@ -229,7 +229,7 @@ def _find_packages(python: str | None, environ: Mapping[str, str]) -> tuple[str,
 
 
 def read_packages(python: str, environ: Mapping[str, str]) -> PackageVersions | str:
-    """Returns the packages of the interpreter `python`, and all GPUs that torch sees there, or an error message."""
+    """Returns the packages of the interpreter `python`, or an error message; ignores `CUDA_VISIBLE_DEVICES`."""
     env = {**environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     env.pop("CUDA_VISIBLE_DEVICES", None)
     program = f"OTHERS = {probe.packages()!r}\n{_VERSIONS_PROGRAM}"
@@ -247,7 +247,7 @@ def read_packages(python: str, environ: Mapping[str, str]) -> PackageVersions | 
 
 
 def check_packages(python: str, packages: PackageVersions | str, origin: str = "") -> Finding:
-    """Checks that the interpreter has Genesis and torch, or another simulator or trainer; `origin` describes it."""
+    """Checks that the interpreter, described by `origin`, has Genesis and torch, or another simulator or trainer."""
     if isinstance(packages, str):
         return Finding("python", FAIL, f"{origin or python}: {packages}", "choose another one with --python")
     text = f"{origin or python}, Python {packages.python}"

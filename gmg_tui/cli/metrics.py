@@ -69,17 +69,17 @@ class _Exporter:
     def __init__(self, registry: CollectorRegistry, host: str) -> None:
         self._registry = registry
         self._names = {*_LOCAL_NAMES, host} if host in _LOCAL_NAMES or host.startswith("127.") else None
-        self._open: dict[asyncio.StreamWriter, None] = {}
+        self._unanswered: dict[asyncio.StreamWriter, None] = {}
         """Connections without an answer, oldest first."""
         self._scrapes: dict[str, asyncio.Task[bytes]] = {}
         """Running scrapes, by format."""
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serves one connection, which is closed if it takes too long, or if too many are open."""
-        self._open[writer] = None
-        if len(self._open) > MAX_CONNECTIONS:
-            oldest = next(iter(self._open))
-            del self._open[oldest]
+        self._unanswered[writer] = None
+        if len(self._unanswered) > MAX_CONNECTIONS:
+            oldest = next(iter(self._unanswered))
+            del self._unanswered[oldest]
             oldest.transport.abort()
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
@@ -102,7 +102,7 @@ class _Exporter:
             return
         finally:
             writer.transport.abort()  # also after an internal error
-            self._open.pop(writer, None)
+            self._unanswered.pop(writer, None)
 
     async def _metrics(self, accept: str) -> tuple[str, bytes]:
         encode, kind = choose_encoder(accept)

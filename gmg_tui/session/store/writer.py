@@ -24,6 +24,7 @@ _METRICS_INTERVAL_S = 5.0
 """Interval between writes if only metrics wait."""
 _THIN_INTERVAL_S = 60.0
 _RETRY_S = 1.0
+"""Interval between attempts while writing fails."""
 _CLOSING_RETRY_S = 10.0
 """Seconds to retry while closing."""
 _CLOSE_TIMEOUT_S = 20.0
@@ -49,9 +50,9 @@ class _Backlog:
                 self.metrics.append(record)
                 return
             case JobRecord(number=key):
-                before = self.records.get(key)
-                if record.result is None and isinstance(before, JobRecord):
-                    record = structs.replace(record, result=before.result)
+                earlier = self.records.get(key)
+                if record.result is None and isinstance(earlier, JobRecord):
+                    record = structs.replace(record, result=earlier.result)
             case JobAttempt() | AttemptCurves():
                 key = type(record), record.key
         self.records[key] = record
