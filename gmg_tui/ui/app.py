@@ -33,7 +33,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
     TITLE = "gmg-tui"
     CSS_PATH = Path(__file__).with_name("style.tcss")
     REDRAW_INTERVAL_S: ClassVar[float] = 0.25
-    """Seconds between redraws: the engine sends a snapshot each second and for each change."""
+    """Seconds from a snapshot to its redraw: the engine sends one each second and for each change."""
     SILENT_S: ClassVar[int] = 4
     """Seconds without a message before the engine, which sends one each second, counts as silent."""
     COMMANDS: ClassVar = {Commands}
@@ -145,7 +145,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
             self.finish("lost", reason)
 
     def publish(self) -> None:
-        """Draws the newest snapshot, which replaces a scheduled redraw."""
+        """Draws the newest snapshot and the current view; the next snapshot schedules a redraw again."""
         self._redraw_scheduled = False
         super().publish()
 

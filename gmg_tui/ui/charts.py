@@ -23,8 +23,8 @@ _MIN_AXIS_SPAN: Final = 1e-300
 """Dividing by a smaller span would overflow."""
 _MAX_OUTLIER_SHARE: Final = 0.05
 _PADDING_SHARE: Final = 0.05
-_MIN_SCIENTIFIC: Final = 1e15
-"""Minimum value of an axis for labels in scientific notation."""
+_MIN_SCIENTIFIC_VALUE: Final = 1e15
+"""Minimum value at an end of an axis for labels in scientific notation."""
 
 
 class Axis(NamedTuple):
@@ -55,7 +55,7 @@ class Axis(NamedTuple):
     def label(self, value: float) -> str:
         """Formats a value with enough decimals to tell neighbouring ticks apart."""
         greatest = max(abs(self.low), abs(self.high))
-        if greatest >= _MIN_SCIENTIFIC:
+        if greatest >= _MIN_SCIENTIFIC_VALUE:
             return f"{value:.1e}"
         scale, letter = next((scale, letter) for scale, letter in _SCALES if greatest >= scale or scale == 1)
         decimals = max(0, -math.floor(math.log10(self.step / scale) + 1e-9))
@@ -139,7 +139,7 @@ class Canvas:
 
 
 def interpolate(positions: Iterable[float], values: Iterable[float], dots: int) -> list[float | None]:
-    """Returns a value per dot: the mean of its points (`positions` from 0 to 1), or interpolated; None at empty ends."""
+    """Returns a value per dot: the mean of its points (`positions` from 0 to 1), else interpolated; None outside them."""
     values_of_dots: dict[int, list[float]] = {}
     for position, value in zip(positions, values, strict=True):
         values_of_dots.setdefault(round(position * (dots - 1)), []).append(value)
@@ -154,7 +154,7 @@ def interpolate(positions: Iterable[float], values: Iterable[float], dots: int) 
 
 
 def bottom_axis(width: int, ticks: Mapping[int, str], marks: Mapping[int, str] = {}) -> list[Row]:
-    """Returns the axis below a plot, with ticks, those labels that fit, and letters (`marks`); all are by column."""
+    """Returns the axis below a plot; `ticks` are labels by column, drawn if they fit, and `marks` letters by column."""
     canvas, free_end = Canvas(width, AXIS_ROWS), width
     for row, character in enumerate("─ "):
         canvas.put(0, row, character * width, "dim")
@@ -204,17 +204,17 @@ def stack(tracks: Sequence[Track], *, width: int, height: int, end: float, step_
     `height` has at least `AXIS_ROWS` and three rows for each track, and `end` is the Unix time of the last value.
     """
     plot_width = width - GUTTER
-    plot_rows = height - AXIS_ROWS - len(tracks)
+    all_plot_rows = height - AXIS_ROWS - len(tracks)
     count = max((len(track.values) for track in tracks), default=0)
     starts = (next((index for index, value in enumerate(track.values) if value is not None), count) for track in tracks)
     first = min(min(starts, default=0), max(0, count - 1))
     ticks = _time_ticks(plot_width, step_s * max(1, count - first), end)
     rows: list[Row] = []
     for number, track in enumerate(tracks):
-        known = track._replace(values=track.values[first:])
-        rows.append(_heading(known, width))
-        rows_of_plot = plot_rows // len(tracks) + (number < plot_rows % len(tracks))
-        rows += _plot_rows(known, plot_width, rows_of_plot, list(ticks))
+        shown = track._replace(values=track.values[first:])
+        rows.append(_heading(shown, width))
+        plot_rows = all_plot_rows // len(tracks) + (number < all_plot_rows % len(tracks))
+        rows += _plot_rows(shown, plot_width, plot_rows, list(ticks))
     return rows + bottom_axis(plot_width, ticks)
 
 

@@ -119,7 +119,7 @@ def _ends(trial: Trial) -> tuple[float, float]:
 
 
 class _Plot:
-    """Maps values and rates to a canvas."""
+    """A canvas with an axis for values and one for rates."""
 
     def __init__(self, width: int, height: int, values: Sequence[int], points: Sequence[Trial]) -> None:
         self.canvas = Canvas(width, height)

@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 _TYPING_PAUSE_S = 0.1
 """Seconds without a key before the typed text is applied."""
 _MIN_CONFIRM_RUNTIME_S: Final = 60.0
-"""Minimum running time of an attempt for a question before it is ended."""
+"""Minimum running time of an attempt to ask before ending it."""
 
 
 class Dialog(ModalScreen[Result], TrueSizeScreen[Result]):
@@ -122,27 +122,27 @@ def quit_dialog(app: App[Any], view: View) -> ChoiceScreen:
     signals = f"SIGINT{wait}, then SIGTERM, then SIGKILL."
     if snapshot.tuning is not None:
         noun, target = "trial", "tuning"
-        effect = f"Keeps the answer so far; `gmg-tui tune --resume {spec.name}` continues. {signals}"
+        stop_effect = f"Keeps the answer so far; `gmg-tui tune --resume {spec.name}` continues. {signals}"
     elif queue is not None:
-        noun, target, effect = "job", "jobs", f"`gmg-tui sweep --resume {spec.name}` runs the rest. {signals}"
+        noun, target, stop_effect = "job", "jobs", f"`gmg-tui sweep --resume {spec.name}` runs the rest. {signals}"
     else:
-        noun, target, effect = "worker", "workers", f"{signals} On SIGINT Genesis saves its compiled kernels."
+        noun, target, stop_effect = "worker", "workers", f"{signals} On SIGINT Genesis saves its compiled kernels."
     live = [worker for worker in snapshot.workers if not worker.state.ended]
     saved = [(file.saved, worker) for worker in live if (file := worker.newest.checkpoint) is not None]
     if saved:
         _, oldest = min(saved, key=lambda pair: pair[0])
-        effect += f" {oldest.slot} {_checkpoint_text(oldest, snapshot.time)}."
+        stop_effect += f" {oldest.slot} {_checkpoint_text(oldest, snapshot.time)}."
     count, waiting = (len(live), "") if queue is None else (queue.running, f", {queue.waiting:,} waiting")
 
     def choice(answer: str, label: str, key: str, effect: str) -> Choice:
         return Choice(answer, f"{label} ({keys.display_name(app, key)})", keys.keys_with_id(key), effect)
 
-    leave = f"Closes the screen only; `gmg-tui attach {spec.name}` opens it again."
-    kill = "SIGKILL now: unsaved kernels must be compiled again."
+    leave_effect = f"Closes the screen only; `gmg-tui attach {spec.name}` opens it again."
+    kill_effect = "SIGKILL now: unsaved kernels must be compiled again."
     choices = [
-        choice("leave", "Leave them running", "detach", leave),
-        choice("stop", f"Stop the {target}", "stop", effect),
-        *([choice("kill", "Kill them now", "kill", kill)] if view.stopping else []),
+        choice("leave", "Leave them running", "detach", leave_effect),
+        choice("stop", f"Stop the {target}", "stop", stop_effect),
+        *([choice("kill", "Kill them now", "kill", kill_effect)] if view.stopping else []),
         Choice(None, "Cancel (esc)"),
     ]
     verb = f"{'is' if count == 1 else 'are'} {'being stopped' if view.stopping else 'running'}"
@@ -167,7 +167,7 @@ def _lost_runtime_s(worker: Worker, time: float) -> float:
 
 
 def question(action: Action, view: View, workers: Sequence[Worker]) -> str:
-    """Returns the question to ask before an action on workers and the ranks of their groups; empty for no question."""
+    """Returns the question to ask before an action on workers and their groups; empty if too little would be lost."""
     workers, time = _with_groups(view, workers), view.snapshot.time
     if action is Action.KILL:
         if all(worker.state is WorkerState.STOPPING for worker in workers):
@@ -261,7 +261,7 @@ class Commands(SystemCommandsProvider):
 
 
 class Palette(CommandPalette, TrueSizeScreen[None]):
-    """Textual's palette at the terminal's true size, with keys for pages."""
+    """Textual's palette at the terminal's true size, with keys that move by a page."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "app.quit_session", "quit", show=False, priority=True),

@@ -49,7 +49,7 @@ def fact_rows(facts: Iterable[Fact], width: int) -> list[Row]:
 
 
 class Facts(Rows):
-    """Facts in blocks, side by side if each gets at least `block_width` cells; 0 for one below the other."""
+    """Facts in blocks, side by side if each gets at least `block_width` cells; with 0, always in one column."""
 
     DEFAULT_CSS = "Facts { height: auto; width: 1fr; overflow-y: auto; scrollbar-size-vertical: 1; }"
 
@@ -105,6 +105,6 @@ class Facts(Rows):
             column += [*([Row(block_cells)] if column else []), *fact_rows(block, block_cells)]
         rows = [Row(width) for _ in range(max(map(len, columns)))]
         for number, column in enumerate(columns):
-            for row, cell in zip(rows, column, strict=False):
-                row.to(number * (block_cells + _GAP_CELLS)).append(cell)
+            for row, block_row in zip(rows, column, strict=False):
+                row.to(number * (block_cells + _GAP_CELLS)).append(block_row)
         return rows

@@ -37,7 +37,7 @@ class SelectedJob(NamedTuple):
     running: bool
     ended: bool
     slot: str | None
-    """The slot with the job's worker; None while it waits, and once the worker is gone."""
+    """The slot with the job's worker; None while the job waits, and once the worker is gone."""
 
 
 class JobsPage(TablePage[T], Generic[T]):
