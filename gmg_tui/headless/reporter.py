@@ -104,7 +104,7 @@ class Reporter:
         for slot, reason in (snapshot.queue.benched if snapshot.queue is not None else {}).items():
             yield from self._once(slot, reason, self._line(slot, f"benched: {reason}"))
         name, simulated = self._session.spec.name, self._session.spec.simulate
-        notes = [f"simulated: {units.count(simulated, 'GPU')}, and what runs on them"] if simulated is not None else []
+        notes = [f"simulated: {units.count(simulated, 'GPU')} and their workers"] if simulated is not None else []
         notes += [alert.text for alert in snapshot.alerts]
         for note in (*notes, *([snapshot.nvml_error] if snapshot.nvml_error else [])):
             yield from self._once("", _LOST.sub(r"\1", note), f"{name}: {note}")
@@ -178,7 +178,7 @@ class Reporter:
                 yield from [line] if urgent([alert]) else self._once("", alert.text, line)
         for kind in last if not ended else ():
             if kind not in current and KINDS[kind].severity is not Severity.INFO:
-                yield self._line(name, f"no longer {kind}")
+                yield self._line(name, f"alert cleared: {kind}")
 
     def _once(self, subject: str, text: str, line: str) -> Iterator[str]:
         """Yields the line unless the text was already reported for the subject."""

@@ -125,7 +125,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
         notify = self.view.session.spec.notify
         self.write_to_terminal(notification_sequences(notify, new_events, tmux=bool(os.environ.get("TMUX"))))
         if self._newest is not self.view.snapshot:  # the previous snapshot was never drawn
-            self.view.remember(self._newest)
+            self.view.extend_histories(self._newest)
         self._newest = snapshot
         if snapshot.ended and self.view.stopping:
             self.finish("stopped")

@@ -166,8 +166,8 @@ def bottom_axis(width: int, ticks: Mapping[int, str], marks: Mapping[int, str] =
             free_end = start - 1
     for column, letter in marks.items():
         canvas.put(column, 0, letter, "tab")
-    corner, below = Row(width + GUTTER).to(GUTTER - 1).add("└", "dim"), Row(width + GUTTER)
-    return [row.append(cells) for row, cells in zip((corner, below.to(GUTTER)), canvas.rows(), strict=True)]
+    corner, below = Row(width + GUTTER).pad_to(GUTTER - 1).add("└", "dim"), Row(width + GUTTER)
+    return [row.append(cells) for row, cells in zip((corner, below.pad_to(GUTTER)), canvas.rows(), strict=True)]
 
 
 # Metrics over time

@@ -51,7 +51,7 @@ def curve_rows(tuning: Tuning, answer: Answer, selected: int | None, width: int,
         text = "no room for the curve: enlarge the terminal" if points else _empty_text(tuning)
         rows = [heading, *(Row(width) for _ in range(height - 1))]
         if height > 1:
-            rows[(height + 1) // 2].to((width - len(text)) // 2).add(text, "dim")
+            rows[(height + 1) // 2].pad_to((width - len(text)) // 2).add(text, "dim")
         return rows
     best = max(_corrected(trial, answer) for trial in points)
     upper = [trial for trial in points if _corrected(trial, answer) >= best * _MIN_UPPER_RATE_SHARE]

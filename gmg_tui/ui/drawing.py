@@ -128,7 +128,7 @@ class Row:
             self._right_used += width
         return self
 
-    def to(self, column: int) -> Self:
+    def pad_to(self, column: int) -> Self:
         """Pads with spaces to `column`, unless already past it."""
         return self.add(" " * min(column - self._used, self.room))
 
@@ -146,7 +146,7 @@ class Row:
         return "".join(text for text, *_ in self._all_pieces())
 
     def strip(self, appearance: Appearance, cursor: Style | None = None) -> Strip:
-        """Renders the row in a theme's styles or, if given, in the cursor's colours, as others may be illegible on it."""
+        """Renders the row in a theme's styles; with `cursor`, only in the cursor's colours, to stay legible."""
         pieces = [(text, _clickable(appearance[style], click)) for text, style, click in self._all_pieces() if text]
         if cursor is not None:
             pieces = [(text, cursor + Style(bold=style.bold)) for text, style in pieces]
@@ -164,8 +164,8 @@ def _clickable(style: Style, click: OnClick | None) -> Style:
 
 Values: TypeAlias = Sequence[float | None]
 """Values at equal intervals, oldest first."""
-_BRAILLE: Final = 0x2800
-_DOTS: Final = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
+_BRAILLE_START: Final = 0x2800
+_DOT_BITS: Final = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 """Bits of a braille cell's dots, by column, each from the top."""
 
 
@@ -184,11 +184,11 @@ def braille_line(fractions: Values, width: int, height: int) -> list[str]:
             continue
         row = 0 if value >= 1 else last if value <= 0 else round((1 - value) * last)
         start = row if previous in {-1, row} else previous + (1 if previous < row else -1)
-        cell, dots = column // 2, _DOTS[column % 2]
+        cell, dots = column // 2, _DOT_BITS[column % 2]
         for dot in range(start, row + 1) if start < row else range(row, start + 1):
             cells[dot // 4][cell] |= dots[dot % 4]
         previous = row
-    return ["".join(chr(_BRAILLE + bits) if bits else " " for bits in row) for row in cells]
+    return ["".join(chr(_BRAILLE_START + bits) if bits else " " for bits in row) for row in cells]
 
 
 _PARTIAL_CELLS: Final = " ▏▎▍▌▋▊▉"

@@ -43,7 +43,7 @@ def fact_rows(facts: Iterable[Fact], width: int) -> list[Row]:
             continue
         row = Row(width).add(fact.label, "dim", limit=text_column - 1)
         for line in wrap(fact.text, width - text_column):
-            rows.append(row.to(text_column).add(line, fact.style))
+            rows.append(row.pad_to(text_column).add(line, fact.style))
             row = Row(width)
     return rows
 
@@ -106,5 +106,5 @@ class Facts(Rows):
         rows = [Row(width) for _ in range(max(map(len, columns)))]
         for number, column in enumerate(columns):
             for row, block_row in zip(rows, column, strict=False):
-                row.to(number * (block_cells + _GAP_CELLS)).append(block_row)
+                row.pad_to(number * (block_cells + _GAP_CELLS)).append(block_row)
         return rows

@@ -90,7 +90,7 @@ class MainScreen(TrueSizeScreen[None]):
         """Returns True if `action` is available."""
         if self.focused is not None:  # text input is active
             return action in {"focus_next", "copy_text"}
-        return self._back() is not None if action == "back" else not self.unavailable_reason(action)
+        return self._back_action() is not None if action == "back" else not self.unavailable_reason(action)
 
     def unavailable_reason(self, action: str) -> str:
         """Returns the reason why an action is not possible on this screen now; empty if it is possible."""
@@ -202,7 +202,7 @@ class MainScreen(TrueSizeScreen[None]):
             view.marked ^= {view.selected}
         self.app.refresh_view()
 
-    def _back(self) -> Callable[[], object] | None:
+    def _back_action(self) -> Callable[[], object] | None:
         """Returns the function that goes back one step; None if there is no step back."""
         view, tab = self._view, self.pane.tab_widget
         if self.log_view.search.query.text:
@@ -217,7 +217,7 @@ class MainScreen(TrueSizeScreen[None]):
 
     async def action_back(self) -> None:
         """Undoes the first of these that is active: search, chart, enlarged pane, marks, filter."""
-        if (go_back := self._back()) is not None:
+        if (go_back := self._back_action()) is not None:
             if isawaitable(result := go_back()):
                 await result
             self.app.refresh_view()
@@ -241,9 +241,9 @@ class MainScreen(TrueSizeScreen[None]):
         numbers = {name: number for number, name in enumerate(view.slots)}
         # A folded node's line comes before all of its workers.
         start = numbers[view.slots_of(view.folded_node)[0]] - 1 if view.folded_node else numbers.get(view.selected, -1)
-        following = next((name for name in others if numbers.get(name, -1) > start), others[0])
-        view.folded.discard(view.node_of(following))
-        view.choose(following)
+        target = next((name for name in others if numbers.get(name, -1) > start), others[0])
+        view.folded.discard(view.node_of(target))
+        view.choose(target)
         self.app.refresh_view()
 
     def action_choose(self, slot: str) -> None:

@@ -37,10 +37,11 @@ def changed_regions(y: int, old: Strip, new: Strip, width: int) -> list[Region]:
     """Returns the runs of cells that differ between two rows; the whole row if it has wide characters."""
     if old is new or old == new:
         return []
-    before, after = _cells(old), _cells(new)
-    if not before or len(before) != len(after):
+    old_cells, new_cells = _cells(old), _cells(new)
+    if not old_cells or len(old_cells) != len(new_cells):
         return [Region(0, y, width, 1)]
-    different = [x for x, (cell, new_cell) in enumerate(zip(before, after, strict=True)) if cell != new_cell]
+    cells = zip(old_cells, new_cells, strict=True)
+    different = [x for x, (old_cell, new_cell) in enumerate(cells) if old_cell != new_cell]
     runs: list[list[int]] = []
     for x in different:
         if runs and x - runs[-1][1] <= _MAX_GAP_CELLS:
@@ -91,9 +92,9 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
         if self._made_for != self._key:
             self.refresh()
             return
-        before, width = self._strips, self.room.width
+        old_strips, width = self._strips, self.room.width
         self._make()
-        pairs = zip_longest(before, self._strips, fillvalue=_BLANK)
+        pairs = zip_longest(old_strips, self._strips, fillvalue=_BLANK)
         if changed := [region for y, (old, new) in enumerate(pairs) for region in changed_regions(y, old, new, width)]:
             self.refresh(*changed)
 

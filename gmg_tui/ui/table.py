@@ -48,7 +48,7 @@ class ColumnSpan(NamedTuple):
         start = self.start if self.column.align_left else max(row.used, self.end - width_of(text))
         if self.column.align_left and width_of(text) > self.width:
             start = min(start, row.used + 1)
-        row.to(start).add(text, style, limit=self.end - start, click=click)
+        row.pad_to(start).add(text, style, limit=self.end - start, click=click)
 
 
 class Table(Rows, Generic[T], can_focus=True):

@@ -14,7 +14,7 @@ from gmg_tui.ui.worker_text import matches
 MIN_SORT_INTERVAL_S: Final = 5.0
 """Minimum seconds between two automatic sorts."""
 MAX_UNFOLDED_SLOTS: Final = 64
-"""Fold all nodes at the start if there are more slots."""
+"""Maximum slots of a session whose nodes are unfolded at the start."""
 _PREFETCHED_JOBS: Final = 32
 """Number of jobs to request before and after the running ones, as some may start or end before the answer."""
 
@@ -56,7 +56,7 @@ class View:
         filter: The words that a worker must match to be shown.
         order: The name of the column that the slots are sorted by.
         nodes: The names of the slots of each node in the session's order; empty in a session of one machine.
-        folded: The nodes that are folded into one line.
+        folded: The names of the nodes that are folded into one line.
         tiles: True for tiles, False for the table, None for tiles if all fit.
         histories: Recent rates, by slot.
         disconnected: True if the engine is gone.
@@ -113,9 +113,9 @@ class View:
         if is_sort_due or self.present != old_present:
             self._arrange()
         self.marked.intersection_update(self.slots)
-        self.remember(snapshot)
+        self.extend_histories(snapshot)
 
-    def remember(self, snapshot: Snapshot) -> None:
+    def extend_histories(self, snapshot: Snapshot) -> None:
         """Adds the rates in `snapshot` to the histories."""
         for worker in snapshot.workers:
             if worker.slot in self.histories and not worker.state.ended:

@@ -57,7 +57,7 @@ def lost_s(entry: SlotView) -> float | None:
 
 
 def lost_text(since: float | None) -> str:
-    """Returns a node's state: `lost since 12:03:04`, local time; empty if `since` is None."""
+    """Returns `lost since 12:03:04`, in local time; empty if `since` is None."""
     return "" if since is None else f"lost since {units.time_of_day(since)}"
 
 
@@ -102,7 +102,7 @@ def rate_style(worker: Worker) -> str:
 
 
 def rate_note(entry: SlotView) -> Piece:
-    """Returns the note on a rate: that it is old, or which ranks it covers; its text is empty if neither applies."""
+    """Returns the note on a rate, about its age or the ranks that it covers; an empty text if there is none."""
     worker = entry.worker
     silent = worker.alert("silent")
     if silent is not None:

@@ -150,7 +150,10 @@ def test_stuck_workers_warnings_and_notes_are_reported_when_they_appear() -> Non
         "sim-1: driver gone",
     ]
     assert list(reporter.report_changes(first)) == []
-    assert list(reporter.report_changes(_snapshot(1, worker))) == ["gpu0    no longer stuck", "gpu0    no longer cpu"]
+    assert list(reporter.report_changes(_snapshot(1, worker))) == [
+        "gpu0    alert cleared: stuck",
+        "gpu0    alert cleared: cpu",
+    ]
 
 
 def test_the_table_sums_known_values_only() -> None:

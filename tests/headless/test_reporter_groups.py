@@ -57,7 +57,7 @@ def test_a_group_is_reported_once_and_not_its_ranks() -> None:
         "g0     starting 3 ranks",
         "g0     running",
         "g0     ⚠ stuck: rank 1 never entered ALLREDUCE 3",
-        "g0     no longer stuck",
+        "g0     alert cleared: stuck",
         "g0     stopping 3 ranks",
         f"g0     restarting in 5 s: {_CAUSE}",
         "g0     starting 3 ranks, attempt 2",

@@ -101,8 +101,8 @@ def test_only_unusual_states_are_reported_between_start_and_end() -> None:
     again = replace(_worker(4, state=WorkerState.RESTARTING), restart_at=1004.0, reason="out of memory")
     assert list(reporter.report_changes(_snapshot(again))) == [
         "cpu0   restarting in 4 s, attempt 2: out of memory",
-        "cpu0   no longer stuck",
-        "cpu0   no longer cpu",
+        "cpu0   alert cleared: stuck",
+        "cpu0   alert cleared: cpu",
     ]
     assert list(reporter.report_changes(_snapshot(replace(_worker(5), alerts=alerts(cpu="runs on the CPU"))))) == [
         "cpu0   ⚠ cpu: runs on the CPU"

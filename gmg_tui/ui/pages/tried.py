@@ -47,14 +47,14 @@ def columns(rows: Iterable[Tried]) -> list[Column[TriedRow]]:
         Column("gpu_util_pct", lambda row: row.tried.gpu_util_pct, *column.GPU),
         Column("power_w", lambda row: row.tried.power_w, *column.POWER),
         Column("slots", _slots_text, align_left=True),
-        Column("arguments", lambda row: arguments(row.tried), align_left=True, max_width=200),
+        Column("arguments", lambda row: arguments_text(row.tried), align_left=True, max_width=200),
         Column("elapsed_s", lambda row: row.tried.elapsed_s, "total time", *column.TIME[1:]),
         Column("attempts", lambda row: row.tried.attempts),
         Column("started", lambda row: row.tried.started, "last start", write=units.time_of_day),
     ]
 
 
-def arguments(tried: Tried) -> str:
+def arguments_text(tried: Tried) -> str:
     """Returns the variables, secrets masked, and the arguments in shell syntax."""
     variables = [join_args((f"{name}={value}",)) for name, value in mask(tried.env).items()]
     return " ".join([*variables, join_args(tried.args) or "no arguments"])
@@ -102,7 +102,7 @@ class TriedPage(TablePage[TriedRow]):
         self.listing.show([TriedRow(row, mark if row is best else "") for row in rows], "Nothing has been tried yet.")
 
     def _best(self, rows: Sequence[Tried]) -> Tried | None:
-        """Returns the fastest arguments or, in a tuning, the recommended ones, which are measured with more care."""
+        """Returns the fastest arguments or a tuning's recommended ones, which are measured with more care; None if unknown."""
         view = self.app.view
         tuning, spec = view.snapshot.tuning, view.session.spec
         if tuning is None:
@@ -113,7 +113,7 @@ class TriedPage(TablePage[TriedRow]):
         return next((row for row in rows if values and (row.args, row.env) == (args, env)), None)
 
     def title_pieces(self) -> Iterable[Piece]:
-        """Returns the number of sets of arguments."""
+        """Returns the title, with the number of sets of arguments."""
         count = f"{units.count(self.table.row_count, 'set')} of arguments" if not self.failure else ""
         return ("Tried", "title"), (f"  {count}", "dim")
 
@@ -128,7 +128,7 @@ class TriedPage(TablePage[TriedRow]):
         details = ", ".join(filter(None, counts))
         slots = sorted(tried.slots, key=lambda name: (len(name), name))  # gpu10 after gpu9
         attempts = f"{units.count(tried.attempts, 'attempt')}{f' ({details})' if details else ''}"
-        yield Fact("", arguments(tried), "strong")
+        yield Fact("", arguments_text(tried), "strong")
         if tried.reason:
             yield Fact("", tried.reason, "error")
         yield Fact("", f"{attempts} on {', '.join(slots)}", "dim")

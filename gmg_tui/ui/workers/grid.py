@@ -20,7 +20,7 @@ from gmg_tui.ui.workers.table import ROWS_AROUND_TABLE, WorkerTable, node_line
 MIN_LOG_ROWS: Final = 6
 """Minimum rows for the log, including its title."""
 _MIN_LOG_ROWS_BELOW_TILES: Final = 8
-"""Minimum rows for the log to show tiles unless the user has chosen them."""
+"""Minimum rows that tiles must leave to the log, unless the user has chosen tiles."""
 MIN_TILE_ROWS: Final = 8
 """Rows of the smallest tile, including its frame."""
 _MAX_TILE_ROWS: Final = 19
@@ -121,7 +121,7 @@ class Tiles(Rows):
         self._selected = ""
 
     def show(self, plan: Plan) -> None:
-        """Shows the current state of the workers."""
+        """Shows the workers' current state in the layout `plan`."""
         bands, old_plan, self._plan = self._view.bands(plan.columns), self._plan, plan
         ends = list(accumulate(1 if band.node else plan.tile_height for band in bands))
         self._bands = list(zip([0, *ends], ends, bands, strict=False))
@@ -177,12 +177,12 @@ def tile(entry: SlotView, width: int, height: int, line: RateLine) -> list[Row]:
     history = line_rows(line, middle - max(reserved, len(notes))) if has_line else []
     blank = [Row(inner)] * (middle - len(notes) - len(history))
     rows = [
-        _rate_row(entry, line, Row(inner)),
-        *(Row(inner).to(inner - row.width).append(row) for row in history),
+        _add_rate(entry, line, Row(inner)),
+        *(Row(inner).pad_to(inner - row.width).append(row) for row in history),
         *notes,
         *blank,
-        _processor_row(entry, Row(inner)),
-        _memory_row(entry, Row(inner)),
+        _add_processor(entry, Row(inner)),
+        _add_memory(entry, Row(inner)),
     ]
     corners, edges = ("┏┓┗┛", "━┃") if entry.selected else ("╭╮╰╯", "─│")
     border = "selected" if entry.selected else "border"
@@ -198,7 +198,7 @@ def tile(entry: SlotView, width: int, height: int, line: RateLine) -> list[Row]:
 
 
 def _head(entry: SlotView, width: int, corners: str, line: str, border: str) -> Row:
-    """Returns the upper edge: slot, rank or job, GPU, state and the time in it; `border` is the style of the frame."""
+    """Returns the upper edge: slot, rank, job, GPU, state and the time in it; `border` is the style of the frame."""
     worker, row = entry.worker, Row(width, line, border)
     row.end(f" {line}{corners[1]}", border)
     if not worker.state.ended and not worker_text.is_getting_ready(worker):
@@ -220,7 +220,7 @@ def _head(entry: SlotView, width: int, corners: str, line: str, border: str) -> 
     return row.add(f" · {gpu} " if gpu else " ", "dim")
 
 
-def _rate_row(entry: SlotView, line: RateLine, row: Row) -> Row:
+def _add_rate(entry: SlotView, line: RateLine, row: Row) -> Row:
     """Adds the rate, the deviation from the median and the environments; before the first rate, the phase."""
     worker = entry.worker
     if worker_text.is_getting_ready(worker):
@@ -239,7 +239,7 @@ def _rate_row(entry: SlotView, line: RateLine, row: Row) -> Row:
     return row
 
 
-def _processor_row(entry: SlotView, row: Row) -> Row:
+def _add_processor(entry: SlotView, row: Row) -> Row:
     """Adds the GPU's utilisation, power and temperature; on a CPU slot, the CPU time and the process."""
     sample, worker = entry.sample, entry.worker
     if entry.slot.gpu is None:
@@ -258,7 +258,7 @@ def _processor_row(entry: SlotView, row: Row) -> Row:
     return row.add(full, load_style(sample, "gpu_util_pct")).add(empty, "border") if busy_pct is not None else row
 
 
-def _memory_row(entry: SlotView, row: Row) -> Row:
+def _add_memory(entry: SlotView, row: Row) -> Row:
     sample, worker = entry.sample, entry.worker
     if entry.slot.gpu is None:
         return row.add("RAM".ljust(_LABEL_WIDTH), "dim").add(
