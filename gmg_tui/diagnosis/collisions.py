@@ -1,4 +1,4 @@
-"""Detects workers that write the same files, or will because they get the same arguments."""
+"""Detects workers that write the same files, or are likely to because they get the same arguments."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -7,31 +7,31 @@ from pathlib import PurePath
 from gmg_tui.model import Severity, Sign, units
 
 _EVENTS_PREFIX = "events.out.tfevents."
-"""Prefix of TensorBoard's event files. Their names are unique: the folder identifies the run."""
+"""Prefix of TensorBoard's event files, whose names are unique: their folder identifies the run."""
 _SHARED = re.compile(
     r"/(?:\.?cache|\.nv|\.triton|__pycache__|torchinductor_\w+|wandb|mlruns|gsd|qdcache|python_side_cache)/"
     r"|\.(?:lock|pid|log|gsd|cvx|ptc|tet|rm|gnd|qdc|qdb|cubin|ptx)$"
 )
-"""Files that programs share on purpose, such as Genesis' caches, wherever `GS_CACHE_FILE_PATH` puts them."""
+"""Files that programs share on purpose, such as those of Genesis' caches, in whatever folder."""
 _OPTION = re.compile(
     r"""['"](--?(?:seed|(?:log|out|output|save|run|exp|checkpoint|ckpt|results?)[-_]?(?:dir|folder|path|name)|exp_name))['"]"""
 )
-_OWN_WORDS = ("GMG_", "CUDA_VISIBLE_DEVICES", "LOCAL_RANK", "getpid", "uuid", "mkdtemp", "time()", "strftime", "hydra")
-"""Words in scripts whose workers differ without different arguments."""
+_ID_WORDS = ("GMG_", "CUDA_VISIBLE_DEVICES", "LOCAL_RANK", "getpid", "uuid", "mkdtemp", "time()", "strftime", "hydra")
+"""Words with which a script probably tells workers with the same arguments apart."""
 
 
 def exclusive_paths(paths: Iterable[str]) -> set[str]:
-    """Returns the paths that only one worker should write: files, and folders of TensorBoard files."""
+    """Returns the paths that only one worker should write: files, and the folders of TensorBoard's event files."""
     unshared = (path for path in paths if _SHARED.search(path) is None)
     return {str(PurePath(path).parent) if PurePath(path).name.startswith(_EVENTS_PREFIX) else path for path in unshared}
 
 
-def collisions(written: Mapping[str, Collection[str]], teams: Mapping[str, str]) -> dict[str, Sign]:
-    """Returns the signs of workers that write the same paths, by slot.
+def find_collisions(written: Mapping[str, Collection[str]], groups: Mapping[str, str]) -> dict[str, Sign]:
+    """Returns a sign, by slot, for each worker that writes the same path as another one on the same node.
 
     Args:
-        written: The paths that each slot's worker writes.
-        teams: The group of each slot's worker, by slot; ranks of a group may write the same paths.
+        written: The paths that workers write, by slot.
+        groups: The groups of workers, by slot; ranks of a group may write the same paths.
     """
     writers: dict[tuple[str, str], list[str]] = {}
     for slot, paths in written.items():
@@ -39,7 +39,7 @@ def collisions(written: Mapping[str, Collection[str]], teams: Mapping[str, str])
             writers.setdefault((path, slot.rpartition("/")[0]), []).append(slot)
     signs: dict[str, Sign] = {}
     for (path, _), slots in sorted(writers.items()):
-        if len({teams.get(slot, slot) for slot in slots}) > 1:
+        if len({groups.get(slot, slot) for slot in slots}) > 1:
             text = f"{', '.join(slots[:-1])} and {slots[-1]} write {path}"
             signs |= {
                 slot: Sign("collision", text, "add {i} or {slot} to the path") for slot in slots if slot not in signs
@@ -47,9 +47,9 @@ def collisions(written: Mapping[str, Collection[str]], teams: Mapping[str, str])
     return signs
 
 
-def same_arguments(source: str, args: Sequence[str], workers: int) -> Sign | None:
+def find_same_arguments(source: str, args: Sequence[str], workers: int) -> Sign | None:
     """Returns a sign if a script's source and arguments suggest that all workers compute or write the same."""
-    if workers < 2 or any("{" in arg for arg in args) or any(word in source for word in _OWN_WORDS):
+    if workers < 2 or any("{" in arg for arg in args) or any(word in source for word in _ID_WORDS):
         return None
     options = dict.fromkeys(match[1] for match in _OPTION.finditer(source))
     if not options:

@@ -1,4 +1,4 @@
-"""The facts behind alerts: a slot's current ones, and their trend over the last half hour."""
+"""The facts behind alerts: the current ones of a slot, and the growth of memory over the last half hour."""
 
 import math
 from collections import deque
@@ -15,126 +15,127 @@ from gmg_tui.model.curves import BrokenMetric
 
 
 class Limit(NamedTuple):
-    """A time limit that may come before a worker is done."""
+    """A time limit that a worker may reach before the work is done."""
 
     time: float
     """Unix time, seconds."""
     name: str
-    """Its source, such as `Slurm's limit` or `--timeout`."""
+    """The source of the limit, such as `Slurm's limit` or `--timeout`."""
 
 
 class Facts(Struct, frozen=True):
-    """A snapshot of the facts about a slot."""
+    """The facts about a slot at one moment."""
 
     now: float
     """Unix time, seconds."""
     worker: Worker
     """The worker; its alerts are ignored."""
     sample: GpuSample | None = None
-    """The sample of its GPU; None on a CPU slot."""
+    """The sample of the slot's GPU; None on a CPU slot."""
     signs: tuple[Sign, ...] = ()
     """Observations from the output, the process tree and the agent."""
     room: MemoryRoom | None = None
-    """The RAM that its processes may use."""
+    """The limit and usage of the RAM that the worker's processes share."""
     vram_mib: float | None = None
-    """The GPU memory of its own processes."""
+    """The GPU memory of the worker's processes."""
     broken: Mapping[str, BrokenMetric] = {}
     """The metrics that are not finite, by name."""
     newest_line: str = ""
-    """The newest line of output; empty if the worker's `last_line` is it."""
+    """The newest line of output; empty if that is the worker's `last_line`."""
     is_bar: bool = False
-    """True if its progress comes from a progress bar, which may count anything."""
+    """True if the progress comes from a progress bar, which may count anything."""
     below_median_pct: float | None = None
-    """Percent by which its rate is below the median of equal GPUs; None if it is not slow."""
+    """The deviation of the rate below the median of equal GPUs, in percent; None if the slot is not slow."""
     others: tuple[GpuProcess, ...] = ()
-    """Other processes on its GPU, outside this session."""
+    """The processes on the GPU that do not belong to this session."""
     limit: Limit | None = None
     """The earliest time limit."""
     clock_s: float = 0.0
-    """Seconds the system clock is ahead of the monotonic one; changes when the system clock is set."""
+    """The difference from the monotonic clock to the system clock; changes when the system clock is set."""
     from_agent: bool = False
-    """True if its node's agent has already diagnosed it; `signs` then contains the agent's alerts."""
+    """True if the node's agent has already diagnosed the slot; `signs` then contains the agent's alerts."""
 
     @property
-    def moment(self) -> float:
-        """The moment on the monotonic clock, for intervals."""
+    def monotonic_s(self) -> float:
+        """The time on the monotonic clock, for intervals."""
         return self.now - self.clock_s
 
     @property
     def is_live(self) -> bool:
-        """True while its process exists and is observable."""
+        """True while the worker's process exists and can be observed."""
         return self.worker.state.live and self.worker.lost_since is None
 
     @property
     def is_running(self) -> bool:
-        """True while its process runs undisturbed, and has reported progress."""
+        """True while the worker is in the state `running` and can be observed."""
         return self.worker.state is WorkerState.RUNNING and self.worker.lost_since is None
 
 
 class History:
-    """The history of an attempt, as far as alerts need it.
+    """The part of an attempt's history that alerts need.
 
     Attributes:
-        vram: The growth of its GPU memory.
-        ram: The growth of its resident memory.
-        quiet_since: Time of its last output or step, monotonic seconds.
+        vram: The growth of the GPU memory in use.
+        ram: The growth of the resident memory.
+        quiet_since: The time of the last output or step, monotonic seconds.
     """
 
     def __init__(self) -> None:
         self.vram, self.ram = Growth(), Growth()
         self.quiet_since = math.inf
-        self._work: tuple[object, ...] = ()
+        self._activity: tuple[object, ...] = ()
 
     def update(self, facts: Facts) -> None:
         """Adds new facts."""
         fps, newest = facts.worker.fps, facts.worker.newest
-        work = newest.output_bytes, fps.env_steps if fps is not None else None
-        if work != self._work:
-            self._work, self.quiet_since = work, facts.moment
+        activity = newest.output_bytes, fps.env_steps if fps is not None else None
+        if activity != self._activity:
+            self._activity, self.quiet_since = activity, facts.monotonic_s
         if facts.is_running:
-            self.vram.add(facts.moment, facts.vram_mib)
-            self.ram.add(facts.moment, facts.worker.memory_rss_mib)
+            self.vram.add(facts.monotonic_s, facts.vram_mib)
+            self.ram.add(facts.monotonic_s, facts.worker.memory_rss_mib)
 
 
-WINDOW_S = 1800.0
-MIN_SPAN_S = 300.0
-_STEP_S = 20.0
-"""Minimum seconds between two points."""
+_WINDOW_S = 1800.0
+"""The time over which growth is observed."""
+_MIN_SPAN_S = 300.0
+"""Minimum time between the first and the last point for a forecast."""
+_MIN_POINT_GAP_S = 20.0
 _MIN_POINTS = 12
-_MIN_RISING = 0.8
-"""Share of pairs of points that must rise."""
-_MIN_LATE = 0.75
-"""Share of the overall slope that the last third must have: a filling cache levels off."""
+_MIN_RISING_SHARE = 0.8
+"""Minimum share of pairs of points that rise."""
+_MIN_LATE_SLOPE = 0.75
+"""Minimum slope of the last third, relative to the overall one: a cache that fills levels off."""
 _MIN_GROWTH_MIB = 16.0
 _MAX_FORECAST_S = 86_400.0
 
 
 class Forecast(NamedTuple):
-    """The growth rate of memory, and the time until it is full."""
+    """The forecast of when memory is full."""
 
     mib_per_min: float
     full_s: float
-    """Seconds until memory is full."""
+    """The time until memory is full."""
 
 
 class Growth:
     """The memory use of an attempt, sampled evenly while it runs."""
 
     def __init__(self) -> None:
-        self._points: deque[tuple[float, float]] = deque(maxlen=int(WINDOW_S / _STEP_S) + 1)
+        self._points: deque[tuple[float, float]] = deque(maxlen=int(_WINDOW_S / _MIN_POINT_GAP_S) + 1)
         self._first_mib: float | None = None
         self._slope: float | None = None
 
     def add(self, time: float, mib: float | None) -> None:
         """Adds the memory in use at `time`, monotonic seconds."""
-        if mib is None or (self._points and time - self._points[-1][0] < _STEP_S):
+        if mib is None or (self._points and time - self._points[-1][0] < _MIN_POINT_GAP_S):
             return
         self._first_mib = mib if self._first_mib is None else min(self._first_mib, mib)
         self._points.append((time, mib))
         self._slope = _steady_slope(list(self._points))
 
     def forecast(self, room_mib: float | None) -> Forecast | None:
-        """Forecasts the time until `room_mib` more are in use; None unless growth is steady and at least half-way there.
+        """Forecasts when `room_mib` more are in use; None unless growth is steady, and at least `room_mib` so far.
 
         Before that, a leak looks like a buffer that fills up.
         """
@@ -147,15 +148,17 @@ class Growth:
 
 
 def _steady_slope(points: list[tuple[float, float]]) -> float | None:
-    """Returns the slope in MiB per second of points that rise steadily; None for all others."""
-    if len(points) < _MIN_POINTS or points[-1][0] - points[0][0] < MIN_SPAN_S:
+    """Returns the slope of the points in MiB per second; None unless they rise steadily."""
+    if len(points) < _MIN_POINTS or points[-1][0] - points[0][0] < _MIN_SPAN_S:
         return None
     slopes = _slopes(points)
     slope = median(slopes)
-    late = median(_slopes(points[-len(points) // 3 :]))
+    late_slope = median(_slopes(points[-len(points) // 3 :]))
     rising = sum(pair_slope > 0 for pair_slope in slopes) / len(slopes)
-    return slope if slope > 0 and rising >= _MIN_RISING and late >= _MIN_LATE * slope else None
+    is_steady = slope > 0 and rising >= _MIN_RISING_SHARE and late_slope >= _MIN_LATE_SLOPE * slope
+    return slope if is_steady else None
 
 
 def _slopes(points: list[tuple[float, float]]) -> list[float]:
-    return [(mib - old_mib) / (time - old) for (old, old_mib), (time, mib) in combinations(points, 2) if time > old]
+    pairs = combinations(points, 2)
+    return [(mib - old_mib) / (time - old_time) for (old_time, old_mib), (time, mib) in pairs if time > old_time]

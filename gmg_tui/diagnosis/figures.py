@@ -1,4 +1,4 @@
-"""The figures behind a verdict, in words."""
+"""The figures behind a verdict, as texts."""
 
 import re
 from collections import Counter
@@ -14,23 +14,23 @@ def pct(value: float | None) -> str:
 
 
 def load_of(facts: SpeedFacts) -> Load:
-    """Returns the load; an empty one if unknown."""
+    """Returns the load of the worker's processes; an empty one if unknown."""
     return facts.load or Load()
 
 
 def sample_of(facts: SpeedFacts) -> GpuSample:
-    """Returns the sample of its GPU; an empty one if unknown."""
+    """Returns the sample of the worker's GPU; an empty one if unknown."""
     return facts.sample or GpuSample("")
 
 
 def coreless_pct(facts: SpeedFacts) -> float:
-    """Returns the percentage of time the main thread was ready to run but had no core."""
+    """Returns the percentage of the time in which the main thread was ready to run but had no core."""
     load = load_of(facts)
     return max(min(100.0, load.main_delay_pct or 0.0), (load.ready_pct or 0.0) - (load.main_cpu_pct or 0.0))
 
 
 def evidence(facts: SpeedFacts) -> Iterator[str]:
-    """Yields the figures, most telling first."""
+    """Yields the figures, most telling first; those of an ended attempt are as recorded."""
     if not facts.state.live:
         if facts.recorded is not None:
             yield f"its last attempt: {facts.recorded.text}"
@@ -38,7 +38,7 @@ def evidence(facts: SpeedFacts) -> Iterator[str]:
         return
     load, shares, spot = load_of(facts), facts.shares, facts.hot_spot
     if shares is not None:
-        yield "time: " + ", ".join(f"{name} {pct(part)}" for name, part in shares.parts.items() if part >= 1)
+        yield "time: " + ", ".join(f"{name} {pct(share)}" for name, share in shares.parts.items() if share >= 1)
     if load.main_cpu_pct is not None:
         yield f"main thread {pct(load.main_cpu_pct)} of a core"
     if facts.gpu_util_pct is not None:
@@ -60,11 +60,11 @@ def evidence(facts: SpeedFacts) -> Iterator[str]:
         yield f"also on its GPU: {', '.join(facts.sharers)}"
 
 
-def _load_figures(load: Load, coreless: float) -> Iterator[str]:
+def _load_figures(load: Load, coreless_pct: float) -> Iterator[str]:
     if load.cpu_pct is not None and load.cores is not None:
         yield f"CPU {pct(load.cpu_pct)} of {100 * load.cores:.0f} % by {units.count(load.threads or 0, 'thread')}"
-    if coreless >= 10:
-        yield f"runnable without a core {pct(coreless)}"
+    if coreless_pct >= 10:
+        yield f"runnable without a core {pct(coreless_pct)}"
     if load.throttled_pct:
         yield f"quota used up in {pct(load.throttled_pct)} of the periods"
     if load.swap_mib:
@@ -74,23 +74,24 @@ def _load_figures(load: Load, coreless: float) -> Iterator[str]:
 _STACK = re.compile(r"^Current thread .*\n((?:  .*\n?)+)", re.MULTILINE)
 _FRAME = re.compile(r'^  File "(.+)", line (\d{1,9}) in (.+)', re.MULTILINE)
 _LIBRARY = re.compile(r"^<|/(?:site|dist)-packages/|/lib/python3|/gmg_(?:probe|reports)\.py$")
-_STEP = re.compile(r"/gmg_probe\.py$")
-"""The probe's file; its `step` wraps the simulator's."""
+_PROBE = re.compile(r"/gmg_probe\.py$")
+"""The probe's file; its function `step` wraps the simulator's."""
 
 
-def hot_spot(text: str) -> HotSpot | None:
-    """Returns the script's own function that is innermost in most of `faulthandler`'s stacks in `text`.
+def find_hot_spot(text: str) -> HotSpot | None:
+    """Returns the innermost function of the script in most of the stacks that `faulthandler` printed.
 
-    Ignores stacks inside a simulator step; None if there are no others.
+    Ignores stacks within a simulator step; returns None if no other contains a function of the script.
     """
     stacks = [_FRAME.findall(stack) for stack in _STACK.findall(text)]
-    outside = [stack for stack in stacks if not any(name == "step" and _STEP.search(file) for file, _, name in stack)]
-    own = [next((frame for frame in stack if _LIBRARY.search(frame[0]) is None), None) for stack in outside]
-    counted = Counter((frame[0], frame[2]) for frame in own if frame is not None)
-    if not counted:
+    outside = [stack for stack in stacks if not any(name == "step" and _PROBE.search(file) for file, _, name in stack)]
+    innermost = [next((frame for frame in stack if _LIBRARY.search(frame[0]) is None), None) for stack in outside]
+    frames = [frame for frame in innermost if frame is not None]
+    counts = Counter((file, function) for file, _, function in frames)
+    if not counts:
         return None
-    ((file, function), count), *_ = counted.most_common(1)
-    lines = Counter(int(frame[1]) for frame in own if frame is not None and (frame[0], frame[2]) == (file, function))
+    ((file, function), count), *_ = counts.most_common(1)
+    lines = Counter(int(line) for other_file, line, name in frames if (other_file, name) == (file, function))
     name = "the script itself" if function == "<module>" else function
     stepping_pct = 100 * (1 - len(outside) / len(stacks))
     return HotSpot(name, file, lines.most_common(1)[0][0], 100 * count / len(outside), len(outside), stepping_pct)

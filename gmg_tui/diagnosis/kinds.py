@@ -1,4 +1,4 @@
-"""The table of alert kinds: the severity of each, and the function that finds its sign in the facts."""
+"""The table of alert kinds, with the severity of each and the function that finds its sign in the facts."""
 
 import math
 import re
@@ -11,25 +11,25 @@ from gmg_tui.model import Alert, Phase, Severity, Sign, WorkerState, units
 from gmg_tui.model.alert import by_urgency
 from gmg_tui.model.curves import BrokenMetric
 
-_FULL_PCT = 90.0
-_IDLE_PCT = 5.0
+_FULL_RAM_PCT = 90.0
+_IDLE_GPU_PCT = 5.0
 _MIN_LATE_SHARE, _MIN_LATE_S = 0.05, 120.0
-"""Minimum delay beyond a deadline, as a share of the remaining time and in seconds: estimates vary."""
+"""Minimum delay beyond a deadline, as a share of the estimated time left and in seconds: estimates vary."""
 _MIN_DONE_SHARE = 0.02
-"""Share of the work that must be done before its end can be estimated."""
-_USUAL_CAP = "power cap"
-"""GPUs under full load run at their power cap for hours."""
+"""Minimum share of the work that must be done before the end can be estimated."""
+_USUAL_THROTTLE = "power cap"
+"""The reason to throttle that is no problem: GPUs under full load run at their power cap for hours."""
 _DONE_LINE = re.compile(
     r"(?:\[.{0,40}\]\s{0,3})?(?:all |(?:the )?(?:training|simulation|experiment|run) )?(?:is |has )?"
     r"(?:done|finished|completed?)(?: in [\d.:]{1,12} ?\w{0,10})?[.! ]{0,3}",
     re.IGNORECASE,
 )
 _SHORT_BAR_S, _SILENCE_AFTER_BAR_S = 30.0, 300.0
-"""A shorter bar may only load something: it must be followed by so long a silence."""
-_VITAL = re.compile(r"loss|reward|return|grad|value|kl|action|obs", re.IGNORECASE)
+"""A complete bar that took less time may only show that something was loaded, unless this silence follows."""
+_VITAL_METRICS = re.compile(r"loss|reward|return|grad|value|kl|action|obs", re.IGNORECASE)
 """Names of metrics whose NaN means that training is broken; others may be NaN for lack of data."""
-_MAY_BE_NAN = re.compile(r"explained_var", re.IGNORECASE)
-"""Metrics that are NaN in Stable-Baselines3 whenever all returns are equal."""
+_HARMLESS_METRICS = re.compile(r"explained_var", re.IGNORECASE)
+"""Names of metrics that are NaN in Stable-Baselines3 whenever all returns are equal."""
 
 
 class Scope(Enum):
@@ -38,9 +38,9 @@ class Scope(Enum):
     LIVE = 1
     """Until the process ends."""
     ATTEMPT = 2
-    """Kept after the process ends: it concerns the results."""
+    """Beyond the end of the process, as the alert concerns the results."""
     SLOT = 3
-    """Kept while the slot exists, whatever runs on it."""
+    """As long as the slot exists, whatever runs on it."""
 
 
 class Kind(NamedTuple):
@@ -51,20 +51,20 @@ class Kind(NamedTuple):
     meaning: str
     """The condition, for the manual."""
     find: Callable[[Facts, History], Sign | None] | None = None
-    """Finds its sign; None if it is observed elsewhere."""
+    """The function that finds the sign; None if the sign is observed elsewhere."""
     scope: Scope = Scope.LIVE
     after_s: float = 0.0
-    """Seconds a sign must last before the alert is raised."""
+    """The time that a sign must last before the alert is raised."""
     clear_s: float = 0.0
-    """Seconds a sign must be gone before the alert is cleared."""
+    """The time that a sign must be gone before the alert is cleared."""
 
 
-def _node(facts: Facts, history: History) -> Sign | None:
+def _find_node(facts: Facts, history: History) -> Sign | None:
     since = facts.worker.lost_since
     return Sign("node", "its node is lost", "its workers continue if it comes back", since=since) if since else None
 
 
-def _gpu(facts: Facts, history: History) -> Sign | None:
+def _find_gpu(facts: Facts, history: History) -> Sign | None:
     sample = facts.sample
     if sample is None:
         return None
@@ -73,31 +73,32 @@ def _gpu(facts: Facts, history: History) -> Sign | None:
             "gpu", f"GPU lost: {sample.error or 'the driver cannot reach it'}", "reset it, or reboot the machine"
         )
     if sample.error:
-        lasts = f" for {units.span(sample.age_s)}" if sample.silent else ""
-        return Sign("gpu", f"{sample.error}{lasts}", "`dmesg` may have the cause", Severity.WARNING)
-    troubles = sample.health.troubles if sample.health is not None else ()
-    if not troubles:
+        duration = f" for {units.span(sample.age_s)}" if sample.silent else ""
+        return Sign("gpu", f"{sample.error}{duration}", "`dmesg` may have the cause", Severity.WARNING)
+    problems = sample.health.troubles if sample.health is not None else ()
+    if not problems:
         return None
-    severity = Severity.ERROR if troubles[0].fatal else Severity.INFO  # a slow link may be how the machine is built
-    return Sign("gpu", "; ".join(trouble.text for trouble in troubles), troubles[0].advice, severity)
+    severity = Severity.ERROR if problems[0].fatal else Severity.INFO  # the machine may be built with a slow link
+    return Sign("gpu", "; ".join(problem.text for problem in problems), problems[0].advice, severity)
 
 
-def _done(facts: Facts, history: History) -> Sign | None:
+def _find_done(facts: Facts, history: History) -> Sign | None:
     progress, phase = facts.worker.newest.progress, facts.worker.phase
-    complete = progress is not None and 0 < progress.total <= progress.done
-    said = _DONE_LINE.fullmatch(facts.newest_line or facts.worker.last_line) is not None
-    if not (complete or said) or phase is Phase.SAVING or facts.worker.state is WorkerState.STOPPING:
+    is_complete = progress is not None and 0 < progress.total <= progress.done
+    has_said_so = _DONE_LINE.fullmatch(facts.newest_line or facts.worker.last_line) is not None
+    if not (is_complete or has_said_so) or phase is Phase.SAVING or facts.worker.state is WorkerState.STOPPING:
         return None
-    quiet_s, newest = facts.moment - history.quiet_since, facts.worker.newest
+    quiet_s, newest = facts.monotonic_s - history.quiet_since, facts.worker.newest
     bar_s = facts.now - quiet_s - newest.started - (newest.start_s or 0.0)
-    if quiet_s < 1.0 or (facts.is_bar and not said and bar_s < _SHORT_BAR_S and quiet_s < _SILENCE_AFTER_BAR_S):
+    is_short_bar = facts.is_bar and not has_said_so and bar_s < _SHORT_BAR_S
+    if quiet_s < 1.0 or (is_short_bar and quiet_s < _SILENCE_AFTER_BAR_S):
         return None
-    end = "100 % done" if complete else "it has reported its end"
-    return Sign("done", f"{end}, and the process has not ended", "x ends it; --on done=stop does so, as finished")
+    end = "100 % done" if is_complete else "it has reported its end"
+    return Sign("done", f"{end}, and the process has not ended", "x ends it; --on done=stop ends it as finished")
 
 
-def _nan(facts: Facts, history: History) -> Sign | None:
-    broken = {name: metric for name, metric in facts.broken.items() if _matters(name, metric)}
+def _find_nan(facts: Facts, history: History) -> Sign | None:
+    broken = {name: metric for name, metric in facts.broken.items() if _is_serious(name, metric)}
     if not broken:
         return None
     name, first = next(iter(broken.items()))
@@ -108,41 +109,42 @@ def _nan(facts: Facts, history: History) -> Sign | None:
     return Sign("nan", f"{name}{more} {value}{at}{last}", "continue from an earlier checkpoint", since=first.since)
 
 
-def _matters(name: str, broken: BrokenMetric) -> bool:
-    if _MAY_BE_NAN.search(name) is not None:
+def _is_serious(name: str, broken: BrokenMetric) -> bool:
+    """Returns True for a loss, and for a vital metric that was finite before."""
+    if _HARMLESS_METRICS.search(name) is not None:
         return False
-    return "loss" in name.lower() or (broken.finite is not None and _VITAL.search(name) is not None)
+    return "loss" in name.lower() or (broken.finite is not None and _VITAL_METRICS.search(name) is not None)
 
 
-def _leak(facts: Facts, history: History) -> Sign | None:
+def _find_leak(facts: Facts, history: History) -> Sign | None:
     sample, room = facts.sample, facts.room
     free_mib = None
     if sample is not None and sample.memory_free_mib is not None:
         free_mib = sample.memory_free_mib
     elif sample is not None and sample.memory_total_mib is not None and sample.memory_used_mib is not None:
         free_mib = sample.memory_total_mib - sample.memory_used_mib
-    left_s = facts.worker.newest.progress.eta_s if facts.worker.newest.progress is not None else None
+    eta_s = facts.worker.newest.progress.eta_s if facts.worker.newest.progress is not None else None
     forecasts = [
         ("VRAM", history.vram.forecast(free_mib)),
         ("RAM", history.ram.forecast(room.limit_mib - room.used_mib if room is not None else None)),
     ]
     for memory, forecast in forecasts if facts.is_running else ():
-        if forecast is not None and (left_s is None or forecast.full_s < left_s):
+        if forecast is not None and (eta_s is None or forecast.full_s < eta_s):
             text = f"{memory} full in {units.span(forecast.full_s)} (+{units.mib(forecast.mib_per_min)}/min)"
             return Sign("leak", text, "look for objects that are never freed")
     return None
 
 
-def _memory(facts: Facts, history: History) -> Sign | None:
+def _find_memory(facts: Facts, history: History) -> Sign | None:
     room = facts.room
-    if room is None or not facts.is_live or 100 * room.used_mib < _FULL_PCT * room.limit_mib:
+    if room is None or not facts.is_live or 100 * room.used_mib < _FULL_RAM_PCT * room.limit_mib:
         return None
     share = units.whole(100 * room.used_mib / room.limit_mib)
     text = f"RAM {share} % full: {units.mib(room.used_mib)} of {units.mib(room.limit_mib)} of the {room.owner}"
     return Sign("memory", text, "the kernel kills a process once it is full")
 
 
-def _deadline(facts: Facts, history: History) -> Sign | None:
+def _find_deadline(facts: Facts, history: History) -> Sign | None:
     progress, limit = facts.worker.newest.progress, facts.limit
     if limit is None or progress is None or progress.eta_s is None or progress.done < _MIN_DONE_SHARE * progress.total:
         return None
@@ -153,14 +155,14 @@ def _deadline(facts: Facts, history: History) -> Sign | None:
     return Sign("deadline", text, "save a checkpoint before then, or ask for more time")
 
 
-def _idle(facts: Facts, history: History) -> Sign | None:
+def _find_idle(facts: Facts, history: History) -> Sign | None:
     util = facts.sample.gpu_util_pct if facts.sample is not None else None
-    if util is None or util >= _IDLE_PCT or not facts.is_running or facts.worker.backend == "cpu":
+    if util is None or util >= _IDLE_GPU_PCT or not facts.is_running or facts.worker.backend == "cpu":
         return None
     return Sign("idle", f"the GPU is at {units.whole(util)} % while the worker runs", "press w to see why")
 
 
-def _shared(facts: Facts, history: History) -> Sign | None:
+def _find_shared(facts: Facts, history: History) -> Sign | None:
     used_mib: dict[str, float] = {}
     for process in facts.others:
         user = process.user or f"PID {process.pid}"
@@ -170,63 +172,61 @@ def _shared(facts: Facts, history: History) -> Sign | None:
     return Sign("shared", text, "--gpus free selects GPUs that nobody else uses") if users else None
 
 
-def _slow(facts: Facts, history: History) -> Sign | None:
+def _find_slow(facts: Facts, history: History) -> Sign | None:
     below_pct = facts.below_median_pct
     text = f"{below_pct or 0.0:.0f} % below the median of equal GPUs"
     return Sign("slow", text, "compare clocks, temperatures and neighbours") if below_pct is not None else None
 
 
-def _throttled(facts: Facts, history: History) -> Sign | None:
+def _find_throttled(facts: Facts, history: History) -> Sign | None:
     reasons = facts.sample.throttle if facts.sample is not None else None
     text = f"throttled: {', '.join(reasons or ())}"
-    return Sign("throttled", text, "check the cooling") if {*(reasons or ())} - {_USUAL_CAP} else None
+    return Sign("throttled", text, "check the cooling") if {*(reasons or ())} - {_USUAL_THROTTLE} else None
 
 
 _INFO, _WARNING, _ERROR = Severity
-_ATTEMPT, _SLOT = Scope.ATTEMPT, Scope.SLOT
+_LIVE, _ATTEMPT, _SLOT = Scope
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("node", _ERROR, "the node is lost", _node, _SLOT),
-        Kind("gpu", _ERROR, "Xid, ECC, GPU lost, driver silent", _gpu, _SLOT),
+        Kind("node", _ERROR, "the node is lost", _find_node, _SLOT),
+        Kind("gpu", _ERROR, "Xid, ECC, GPU lost, driver silent", _find_gpu, _SLOT),
         Kind("stuck", _ERROR, "no output, no step and no CPU time for `--stuck-after` seconds"),
-        Kind("nan", _ERROR, "a reported metric is NaN or infinite", _nan, _ATTEMPT),
+        Kind("nan", _ERROR, "a reported metric is NaN or infinite", _find_nan, _ATTEMPT),
         Kind("overflow", _ERROR, "the simulator says that its results are wrong", scope=_ATTEMPT),
         Kind("unclean", _ERROR, "exit code 0 after an uncaught exception", scope=_ATTEMPT),
         Kind("collision", _ERROR, "two workers write the same file or folder", None, _ATTEMPT, clear_s=math.inf),
-        Kind("leak", _WARNING, "VRAM or RAM grows steadily and will be full", _leak, clear_s=60),
+        Kind("leak", _WARNING, "VRAM or RAM grows steadily and will be full", _find_leak, clear_s=60),
         Kind("checkpoint", _WARNING, "no checkpoint of earlier attempts can be read", scope=_ATTEMPT),
-        Kind("memory", _WARNING, "RAM above 90 % of the machine or the cgroup", _memory, _ATTEMPT, 5, 30),
-        Kind("done", _WARNING, "the work is complete, and the process has not ended for 60 s", _done, after_s=60),
-        Kind("deadline", _WARNING, "a time limit comes before the end of the work", _deadline, after_s=60, clear_s=60),
+        Kind("memory", _WARNING, "RAM above 90 % of the machine or the cgroup", _find_memory, _ATTEMPT, 5, 30),
+        Kind("done", _WARNING, "the work is complete, and the process has not ended for 60 s", _find_done, after_s=60),
+        Kind("deadline", _WARNING, "a time limit comes before the end of the work", _find_deadline, _LIVE, 60, 60),
         Kind("misplaced", _WARNING, "it runs on another GPU than its slot's", scope=_ATTEMPT),
         Kind("cpu", _WARNING, "it computes or renders on the CPU, not on its GPU", scope=_ATTEMPT),
-        Kind("slow", _WARNING, "more than 3 % below the median of equal GPUs", _slow, after_s=5, clear_s=10),
-        Kind("throttled", _WARNING, "the GPU is throttled by heat or power failure", _throttled, after_s=2, clear_s=10),
-        Kind(
-            "idle", _WARNING, "the GPU is below 5 % for 3 minutes while the worker runs", _idle, after_s=180, clear_s=10
-        ),
+        Kind("slow", _WARNING, "more than 3 % below the median of equal GPUs", _find_slow, after_s=5, clear_s=10),
+        Kind("throttled", _WARNING, "the GPU is throttled by heat or power failure", _find_throttled, _LIVE, 2, 10),
+        Kind("idle", _WARNING, "the GPU is below 5 % for 3 minutes while the worker runs", _find_idle, _LIVE, 180, 10),
         Kind("silent", _WARNING, "no rate is printed for far longer than usual, and no steps are counted"),
         Kind("output", _WARNING, "rates or results are printed that cannot be read", scope=_ATTEMPT),
         Kind("disk", _WARNING, "the disk is full or hangs", scope=_ATTEMPT),
         Kind("internal", _WARNING, "an error of gmg-tui itself", scope=_ATTEMPT),
         Kind("leftover", _WARNING, "processes outlive the script", scope=_ATTEMPT),
-        Kind("shared", _INFO, "others compute on its GPU too", _shared, after_s=3, clear_s=10),
+        Kind("shared", _INFO, "others compute on its GPU too", _find_shared, after_s=3, clear_s=10),
         Kind("cache", _INFO, "Genesis' caches are locked, or were rebuilt", scope=_ATTEMPT),
         Kind("session", _INFO, "a signal, a notification or an option of the session"),
     )
 }
-"""Kinds by name, in display order among equally severe ones."""
+"""The kinds by name, in display order among equally severe ones."""
 
 
 _FINDERS = tuple((name, kind.find) for name, kind in KINDS.items() if kind.find is not None)
-"""The kinds whose signs are found here, with their functions."""
+"""The names of the kinds that have a `find` function, with these functions."""
 _SESSION_FINDERS = tuple((name, find) for name, find in _FINDERS if name in {"node", "slow", "deadline"})
-"""Kinds that only the session's engine can judge: it knows the other nodes and the session's limits."""
+"""The finders that only the session's engine can apply, as it knows the other nodes and the session's limits."""
 
 
 class Watch:
-    """The alerts of one attempt, or of a slot on which none has run.
+    """Raises and clears the alerts of an attempt, or of a slot without one.
 
     Attributes:
         alerts: The current alerts, worst first.
@@ -236,38 +236,39 @@ class Watch:
         self.alerts: tuple[Alert, ...] = ()
         self._history = History()
         self._first_seen: dict[str, float] = {}
-        """Time when the current sign of each kind was first seen, monotonic seconds."""
+        """The time when the current sign of each kind was first seen, monotonic seconds."""
         self._last_seen: dict[str, float] = {}
-        """Time when it was last seen."""
+        """The time when a sign of each kind was last seen, monotonic seconds."""
 
     def update(self, facts: Facts) -> tuple[list[Alert], list[Alert]]:
         """Applies new facts. Returns the new alerts and the cleared ones."""
         self._history.update(facts)
         signs = {sign.kind: sign for sign in reversed(facts.signs)}
         for name, find in _SESSION_FINDERS if facts.from_agent else _FINDERS:
-            if name not in signs and (found := find(facts, self._history)) is not None:
-                signs[name] = found
-        before = {alert.kind: alert for alert in self.alerts}
-        if not (signs or before or self._first_seen):
+            if name not in signs and (sign := find(facts, self._history)) is not None:
+                signs[name] = sign
+        previous = {alert.kind: alert for alert in self.alerts}
+        if not (signs or previous or self._first_seen):
             return [], []
-        names = {*signs, *before, *self._first_seen}  # other kinds have neither sign nor alert
-        judged = (
-            self._judge(kind, facts, signs.get(name), before.get(name)) for name, kind in KINDS.items() if name in names
-        )
-        self.alerts = by_urgency(alert for alert in judged if alert is not None)
+        names = {*signs, *previous, *self._first_seen}  # other kinds have neither sign nor alert
+        kinds = (kind for name, kind in KINDS.items() if name in names)
+        alerts = (self._alert(kind, facts, signs.get(kind.name), previous.get(kind.name)) for kind in kinds)
+        self.alerts = by_urgency(alert for alert in alerts if alert is not None)
         raised = {alert.kind for alert in self.alerts}
-        cleared = [alert for kind, alert in before.items() if kind not in raised]
-        return [alert for alert in self.alerts if alert.kind not in before], cleared
+        cleared = [alert for kind, alert in previous.items() if kind not in raised]
+        return [alert for alert in self.alerts if alert.kind not in previous], cleared
 
-    def _judge(self, kind: Kind, facts: Facts, sign: Sign | None, before: Alert | None) -> Alert | None:
-        applies = kind.scope is not Scope.LIVE or facts.is_live
+    def _alert(self, kind: Kind, facts: Facts, sign: Sign | None, previous: Alert | None) -> Alert | None:
+        """Returns the alert of a kind, raised, kept or updated; None if it is not raised yet, or is cleared."""
+        applies, now_s = kind.scope is not Scope.LIVE or facts.is_live, facts.monotonic_s
         if sign is None or not applies:
             self._first_seen.pop(kind.name, None)
-            gone_s = facts.moment - self._last_seen.get(kind.name, facts.moment)
-            return before if applies and gone_s < kind.clear_s else None
-        lasts_s = facts.moment - self._first_seen.setdefault(kind.name, facts.moment)
-        self._last_seen[kind.name] = facts.moment
-        since = sign.since if sign.since is not None else before.since if before is not None else facts.now - lasts_s
-        if before is None and sign.since is None and lasts_s < kind.after_s:
+            gone_s = now_s - self._last_seen.get(kind.name, now_s)
+            return previous if applies and gone_s < kind.clear_s else None
+        seen_s = now_s - self._first_seen.setdefault(kind.name, now_s)
+        self._last_seen[kind.name] = now_s
+        observed_since = previous.since if previous is not None else facts.now - seen_s
+        since = sign.since if sign.since is not None else observed_since
+        if previous is None and sign.since is None and seen_s < kind.after_s:
             return None
         return Alert(kind.name, sign.severity or kind.severity, sign.text, since, sign.advice)

@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import structs
 
 from gmg_tui import model
-from gmg_tui.diagnosis.collisions import collisions, exclusive_paths, same_arguments
+from gmg_tui.diagnosis.collisions import exclusive_paths, find_collisions, find_same_arguments
 from gmg_tui.diagnosis.facts import Limit
 from gmg_tui.engine import clock, speed
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
@@ -141,7 +141,7 @@ class Observer:
             with suppress(OSError):
                 source = await in_daemon_thread(Path(spec.cwd, spec.script).read_text, "utf-8", "replace")
                 args = (*spec.args, *spec.env.values())
-                sign = same_arguments(source, args, len(self._work.session.slots))
+                sign = find_same_arguments(source, args, len(self._work.session.slots))
                 self._work.note("arguments", f"{sign.text}; {sign.advice}" if sign is not None else None)
 
     def _reap(self, table: Table) -> None:
@@ -193,7 +193,7 @@ class Observer:
             for slot, view in live
         }
         groups = {view.slot: view.group.id for _, view in live if view.group is not None}
-        signs = collisions({slot: exclusive_paths(paths) for slot, paths in files.items()}, groups)
+        signs = find_collisions({slot: exclusive_paths(paths) for slot, paths in files.items()}, groups)
         ends = self._allocation.newest.ends if self._allocation.newest is not None else None
         for slot, view in pairs:
             slot.collision = signs.get(view.slot)

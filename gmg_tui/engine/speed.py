@@ -9,7 +9,7 @@ from statistics import fmean
 from msgspec import structs
 
 from gmg_tui import model
-from gmg_tui.diagnosis.figures import hot_spot
+from gmg_tui.diagnosis.figures import find_hot_spot
 from gmg_tui.engine.attempts.attempt import Life
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
 from gmg_tui.engine.attempts.stacks import SAMPLES, stacks_of
@@ -70,7 +70,7 @@ async def hot_spot_of(slot: EngineSlot) -> HotSpot | None:
             stacks = await stacks_of(pid, counts.folder, Stacks(slot.slot.name), SAMPLES)
             if stacks.error:
                 raise GmgError(f"no stacks: {stacks.error}", 1)
-            return hot_spot(stacks.text)
+            return find_hot_spot(stacks.text)
         case RemoteAttempt() as attempt:
             return await attempt.hot_spot()
     raise GmgError(f"no process runs on {slot.slot.name}", 1)

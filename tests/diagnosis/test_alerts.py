@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from msgspec import structs
 
-from gmg_tui.diagnosis.collisions import collisions, exclusive_paths, same_arguments
+from gmg_tui.diagnosis.collisions import exclusive_paths, find_collisions, find_same_arguments
 from gmg_tui.diagnosis.facts import Facts, Growth, Limit
 from gmg_tui.diagnosis.kinds import KINDS, Watch
 from gmg_tui.engine.attempts.curves import Curves
@@ -242,23 +242,23 @@ def test_workers_that_write_the_same_places() -> None:
         "gpu2": exclusive_paths(["/r/c.pt"]),
         "n2/gpu0": exclusive_paths(["/r/c.pt"]),
     }
-    assert {slot: sign.text for slot, sign in collisions(written, {}).items()} == dict.fromkeys(
+    assert {slot: sign.text for slot, sign in find_collisions(written, {}).items()} == dict.fromkeys(
         ("gpu0", "gpu1"), "gpu0 and gpu1 write /r/run"
     )
-    assert collisions(written, {"gpu0": "g0", "gpu1": "g0"}) == {}
+    assert find_collisions(written, {"gpu0": "g0", "gpu1": "g0"}) == {}
     assert exclusive_paths(["/scratch/genesis/cvx/8c.cvx", "/scratch/qd/kernel/8c.qdc"]) == set()
 
 
 def test_workers_with_the_same_arguments_are_noticed_before_they_collide() -> None:
     source = 'parser.add_argument("--seed", type=int)\nparser.add_argument("--log_dir")\n'
-    sign = same_arguments(source, ("-B", "64"), 4)
+    sign = find_same_arguments(source, ("-B", "64"), 4)
     assert (sign.text, sign.advice) == (
         "4 workers get the same arguments; the script takes --seed, --log_dir",
         "add --seed {seed} --log_dir run-{i}",
     )
-    assert same_arguments(source, ("--seed", "{seed}"), 4) is None
-    assert same_arguments(source, (), 1) is None
-    assert same_arguments("print('hello')", (), 4) is None
+    assert find_same_arguments(source, ("--seed", "{seed}"), 4) is None
+    assert find_same_arguments(source, (), 1) is None
+    assert find_same_arguments("print('hello')", (), 4) is None
 
 
 def test_every_kind_says_when_it_is_raised() -> None:

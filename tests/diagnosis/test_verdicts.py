@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec import Struct, structs
 
-from gmg_tui.diagnosis.figures import hot_spot
+from gmg_tui.diagnosis.figures import find_hot_spot
 from gmg_tui.diagnosis.verdicts import TABLE, judge
 from gmg_tui.model import GpuHealth, GpuSample, HotSpot, Load, Phase, Shares, SpeedFacts, WorkerState
 
@@ -147,5 +147,5 @@ def test_the_hot_spot_is_the_innermost_function_of_the_script_outside_of_steps()
         _stack(),
         *[_stack('  File "/v/genesis/scene.py", line 9 in step\n', _PROBE)] * 4,
     ]
-    assert hot_spot("\n".join(stacks)) == HotSpot("compute_reward", "/home/me/train.py", 212, 75.0, 4, 50.0)
-    assert hot_spot("\n".join(stacks[-4:])) is hot_spot("") is None
+    assert find_hot_spot("\n".join(stacks)) == HotSpot("compute_reward", "/home/me/train.py", 212, 75.0, 4, 50.0)
+    assert find_hot_spot("\n".join(stacks[-4:])) is find_hot_spot("") is None
