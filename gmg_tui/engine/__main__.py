@@ -2,7 +2,7 @@
 
 The second line may hold words. `viewer` announces a screen, for whose first frame the workers wait a moment. With
 `confirm` nothing runs until a third line confirms that the reply was read; if standard input ends instead, the launcher
-is gone and the session ends. `fresh` says that the session's folder was made for this engine, which then removes it.
+is gone and the session ends. With `fresh` the session's folder, made for this engine, is then removed.
 
 Lines of progress such as `{"progress": "1 of 2 nodes has answered"}` may come first. The reply is one line of JSON:
 `{"ok": true, "warnings": [...], "socket": "its path"}` or `{"ok": false, "error": "…", "exit_code": 2}`.

@@ -14,7 +14,7 @@ class _Clock:
         self._offset_s = time.time() - time.monotonic()
 
     def unix(self, moment: float) -> float:
-        """Returns the Unix time of `moment` (monotonic seconds), to the millisecond; stable unless the system clock is set."""
+        """Returns the Unix time of `moment` (monotonic seconds), to the millisecond; stable until the clock is set."""
         offset_s = time.time() - time.monotonic()
         if abs(offset_s - self._offset_s) > _TOLERANCE_S:
             self._offset_s = offset_s

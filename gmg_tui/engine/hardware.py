@@ -130,7 +130,7 @@ def _free_slots(
 
 
 def group_slots(slots: tuple[Slot, ...], spec: RunSpec) -> tuple[tuple[Slot, ...], tuple[str, ...]]:
-    """Returns the slots that a plain run uses, and the names of those no group uses. Raises `GmgError` if no group fits."""
+    """Returns the slots that a plain run uses, and the names of the others. Raises `GmgError` if no group fits."""
     size = spec.ddp.size if spec.ddp is not None and spec.sweep is None else None
     if size is None:
         return slots, ()

@@ -74,8 +74,8 @@ _MAX_UNREAD = 16
 class Engine:
     """Runs a session on `hardware`.
 
-    The caller closes `logs`. With `expect_viewer` the workers wait up to `_MAX_VIEWER_WAIT_S` for a screen's first frame:
-    a dozen interpreters starting at once would take all cores.
+    The caller closes `logs`. With `expect_viewer` the workers wait up to `_MAX_VIEWER_WAIT_S` for a screen's first
+    frame: a dozen interpreters starting at once would take all cores.
     """
 
     def __init__(self, spec: RunSpec, hardware: Hardware, logs: LogWriter, *, expect_viewer: bool = False) -> None:
@@ -241,7 +241,7 @@ class Engine:
             signal.signal(number, signal.SIG_IGN)
 
     async def cancel(self, *, fresh: bool) -> None:
-        """Ends without running anything. Removes the folder of a `fresh` session; records any other session as ended."""
+        """Ends without running anything. Removes the folder of a `fresh` session; records any other as ended."""
         _log.info("the launcher has gone before the start of the session")
         self._egl.cancel()
         await self._conclude()

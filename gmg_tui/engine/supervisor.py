@@ -131,7 +131,7 @@ class Supervisor:
         return self._worked_s + (now - self._work_started if self._work_started is not None else 0.0)
 
     def update_leases(self, update: Callable[[Set[str | None]], Set[str]]) -> None:
-        """Calls `update` with the UUIDs of the GPUs that are needed; it returns those that other sessions have taken."""
+        """Calls `update` with the UUIDs of the needed GPUs; it returns those that other sessions have taken."""
         queue, slots = self.queue, self.slots.values()
         needed = {slot.gpu_uuid for slot in slots} if queue is None else queue.board.needed()
         taken = update(frozenset() if self.all_ended.is_set() else needed)

@@ -1,7 +1,7 @@
-"""Placeholders in a worker's arguments and environment: `{slot}`, `{gpu}`, `{i}`, `{n}`, `{seed}`, and a sweep's values.
+"""Placeholders in a worker's arguments and environment: `{slot}`, `{gpu}`, `{i}`, `{n}`, `{seed}`, a sweep's values.
 
-Workers that share a folder delete each other's checkpoints (Genesis' go2_train.py removes `logs/<exp_name>`), and workers
-with the same seed compute the same thing; `-e run-{i} --seed {seed}` prevents both.
+Workers that share a folder delete each other's checkpoints (Genesis' go2_train.py removes `logs/<exp_name>`), and
+workers with the same seed compute the same thing; `-e run-{i} --seed {seed}` prevents both.
 """
 
 import re
@@ -30,8 +30,8 @@ _SEED_STEP = 1000
 def fill(text: str, values: Mapping[str, object]) -> str:
     """Fills in the placeholders of `text` from `values` in one pass; values are not expanded again.
 
-    `{{` becomes `{`, and the closing `}}` becomes `}`. Other braces stay: names missing in `values`, hydra's `${…}`, and
-    JSON, even nested, where `}}` closes two single braces. Booleans become `true` and `false`.
+    `{{` becomes `{`, and the closing `}}` becomes `}`. Other braces stay: names missing in `values`, hydra's `${…}`,
+    and JSON, even nested, where `}}` closes two single braces. Booleans become `true` and `false`.
     """
     open_doubled = 0
 

@@ -89,6 +89,6 @@ class Curves:
         return {name: points.points[-1].value for name, points in self._points.items()}
 
     def view(self, name: str = "", count: int = 0) -> dict[str, Curve]:
-        """Returns the curve of metric `name` ("": of all metrics), by name, with at most `count` points each (0: all)."""
+        """Returns the curve of metric `name` ("": of all), by name, with at most `count` points each (0: all)."""
         shift_s = unix(0.0)
         return {key: points.view(shift_s, count) for key, points in self._points.items() if name in ("", key)}

@@ -204,7 +204,7 @@ class Meter:
             self._last_energy = now, self.energy_j
 
     def _set_counted(self, first: float, last: float, newest: tuple[float, float]) -> None:
-        """Applies the times of the first and last count of steps; `newest` is a sample's time, and the energy until then."""
+        """Applies the times of the first and last count; `newest` is a sample's time, and the energy until then."""
         previous = self._last_energy or newest
 
         def interpolate(moment: float) -> tuple[float, float]:

@@ -17,14 +17,7 @@ from gmg_tui.diagnosis.facts import Facts
 from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, StopCause, outcome_without_process
 from gmg_tui.engine.attempts.failure import blame_gpu, outcome_of, preparation_failure
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
-from gmg_tui.engine.attempts.process import (
-    KILL_STEPS,
-    LEFTOVER_STEPS,
-    SIGTERM_EXIT_CODES,
-    Process,
-    Step,
-    wait_for_leftovers,
-)
+from gmg_tui.engine.attempts.process import KILL_STEPS, LEFTOVER_STEPS, SIGTERM_EXIT_CODES, Process, wait_for_leftovers
 from gmg_tui.engine.attempts.readings import Readings
 from gmg_tui.engine.attempts.stacks import stacks_of
 from gmg_tui.engine.clock import any_of, unix
@@ -40,6 +33,7 @@ from gmg_tui.scripts.probe.counts import Counts
 
 if TYPE_CHECKING:
     from gmg_tui.engine.attempts.local_host import Launch, LocalHost
+    from gmg_tui.engine.attempts.process import Step
     from gmg_tui.engine.workers.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -291,7 +285,7 @@ class LocalAttempt:
             self._worker.changed()
 
     def measure(self, sample: GpuSample | None, now: float, sharers: int) -> None:
-        """Applies a sample of its GPU, shared by `sharers` live workers, at `now` (monotonic seconds); also after its end."""
+        """Applies a sample of its GPU with `sharers` live workers at `now`, monotonic seconds; also after its end."""
         self._sample, self._sampled_at = sample, now
         # The first scan of processes may come seconds after the start; one after the end is empty.
         own = self.readings.activity.pids | ({self._process.pid} if self._process.started else set())

@@ -170,7 +170,7 @@ class LocalHost:
     async def await_disk(self, source: str, function: Callable[[], _T], report: Report, key: Hashable = None) -> _T:
         """Runs `function`, which may wait for a disk; the wait reason on the screen names `source`.
 
-        Concurrent calls with the same `source` and `key` are merged. Raises `GmgError` if the disk does not answer in time.
+        Concurrent calls with the same `source` and `key` are merged. Raises `GmgError` if there is no answer in time.
         """
         try:
             times_s = _DISK_REPORT_DELAY_S, _DISK_TIMEOUT_S
@@ -185,7 +185,7 @@ class LocalHost:
     ) -> _T:
         """Calls `function`, or joins the running call with the same key. Returns its result.
 
-        `times_s` are the seconds before it calls `report`, and before it raises `TimeoutError`; the function keeps running.
+        `times_s` are the seconds before it calls `report` and before it raises `TimeoutError`; the call keeps running.
         """
         task: asyncio.Task[object] | None = self._calls.get(key)
         if task is None:
@@ -296,7 +296,7 @@ class LocalHost:
         )
 
     def _cores_for(self, slot: Slot, task: Task, environ: Mapping[str, str]) -> frozenset[int] | None:
-        """Returns the cores near its GPUs to pin an attempt to; None for no pinning, such as when the user binds threads."""
+        """Returns the cores near its GPUs to pin an attempt to; None for no pinning, as when the user binds threads."""
         if any(name in environ for name in numa.BINDING_VARIABLES):
             return None
         own = (slot,) if task.rank is not None or not task.cards else task.cards
@@ -307,10 +307,8 @@ class LocalHost:
         threads = thread_share(usable_cpus(), self._count)
         if cores is None:
             return threads
-        return min(
-            threads,
-            thread_share(len(cores), sum(not cores.isdisjoint(near) for near in self._cores_near_gpus.values())),
-        )
+        sharers = sum(not cores.isdisjoint(near) for near in self._cores_near_gpus.values())
+        return min(threads, thread_share(len(cores), sharers))
 
     async def _find_checkpoint(self, task: Task, report: Report) -> tuple[Checkpoint | None, str | None]:
         """Returns the checkpoint to continue from, or the reason that none can be used."""
@@ -333,7 +331,7 @@ class LocalHost:
     async def _index_of(self, gpu: Gpu, report: Report) -> int:
         """Returns the current NVML index of a GPU, or of the GPU that a MIG instance is on.
 
-        `report` gets the wait reason while the driver is slow. Raises `NvmlUnavailable` if the GPU or the driver does not answer.
+        `report` gets the wait reason. Raises `NvmlUnavailable` if the GPU or the driver does not answer.
         """
         nvml, uuid = self._nvml, gpu.parent_uuid or gpu.uuid
         if nvml is None:

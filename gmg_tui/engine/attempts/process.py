@@ -240,7 +240,7 @@ class Process:
             self._changed()
 
     async def _signal_others(self, number: signal.Signals, wait_s: float) -> list[Proc] | None:
-        """Signals processes that the group's signal did not reach, and waits. Returns those still alive; None if unknown."""
+        """Signals processes that the group's signal did not reach, and waits. Returns those alive; None if unknown."""
         loop, reached = asyncio.get_running_loop(), set[tuple[int, int]]()
         deadline = loop.time() + wait_s
         while True:

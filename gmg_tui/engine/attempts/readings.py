@@ -118,7 +118,8 @@ class Readings:
         except Exception as error:  # the next block may still parse
             if self.fault is None:
                 _log.exception("%s: part of its output could not be parsed", self.launch.slot.name)
-                self.fault = f"part of its output could not be parsed (internal error: {type(error).__name__}); its log is complete"
+                kind = type(error).__name__
+                self.fault = f"part of its output could not be parsed (internal error: {kind}); its log is complete"
 
     def _handle(self, block: bytes) -> None:
         if block:
@@ -221,7 +222,7 @@ class Readings:
     def measure(
         self, sample: GpuSample | None, state: WorkerState, now: float, sharers: int, own: frozenset[int]
     ) -> None:
-        """Applies a GPU sample (None on a CPU slot), also after its end; `own` are its PIDs, `sharers` counts live workers."""
+        """Applies a GPU sample (None: CPU slot), also after its end; `own` are its PIDs, `sharers` the live workers."""
         is_live = state.live and now >= self.started_at  # the sample may be older
         self.memory.measure(sample, own, live=is_live)
         if is_live and sample is not None:
@@ -229,7 +230,7 @@ class Readings:
             self.meter.add(sample, running=running, now=now, sharers=sharers, counted=self._count_times())
 
     def _count_times(self) -> tuple[float, float] | None:
-        """Returns the times of the first and last count of its steps, monotonic seconds; None before the second count."""
+        """Returns the times of the first and last count of steps, monotonic seconds; None before the second."""
         last = self.counts.last_at if self.counts.seconds else self.reader.pace.last_at
         if last is None or (fps := self.fps) is None or not fps.seconds:
             return None
@@ -390,10 +391,9 @@ class Readings:
 
     def _last_line(self) -> str:
         """Returns the script's progress and metrics if it reports any, else its newest line."""
-        reader = self.reader
+        reader, progress = self.reader, self.reader.progress
         if not reader.metrics:
             return clean(self._ring.newest)
-        progress = reader.progress
         texts = [f"{progress.unit} {progress.done:,.0f} of {progress.total:,.0f}"] if progress is not None else []
         metrics = (f"{name.replace('_', ' ')} {units.number(value)}" for name, value in reader.metrics.items())
         return ", ".join([*texts, *metrics])

@@ -52,7 +52,7 @@ async def stacks_of(pid: int, folder: Path | None, stacks: Stacks, count: int = 
 
 
 def _request(proc: Proc, file: Path, count: int) -> str | None:
-    """Requests `count` stacks. Returns them; empty if none came, None if the process has closed `file`. Raises `OSError`.
+    """Requests `count` stacks. Returns them; empty if none came, None if the script closed `file`. Raises `OSError`.
 
     The handler writes to a descriptor number, which may be another file once the script has closed it.
     """

@@ -25,8 +25,8 @@ _MAX_FILL_SHARE = 0.25
 """Share of any pipe's capacity that may fill during a pause."""
 _CHUNK_BYTES = 256 * 1024
 _PIPE_BYTES = (1 << 20, 1 << 18)
-"""Pipe sizes, the larger for the first pipes: beyond 64 MiB per unprivileged user the kernel limits further pipes to two
-pages (`/proc/sys/fs/pipe-user-pages-soft`)."""
+"""Pipe sizes, the larger for the first pipes: beyond 64 MiB per unprivileged user the kernel limits pipes to two pages
+(`/proc/sys/fs/pipe-user-pages-soft`)."""
 _MAX_LARGE_PIPES = 32
 """Maximum number of pipes of the larger size."""
 _MAX_CLOSING_CHUNKS = 64

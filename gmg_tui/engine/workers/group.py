@@ -225,7 +225,7 @@ class Group:
     # Once a second
 
     def check(self, now: float) -> None:
-        """Checks whether the group is stuck at `now`, monotonic seconds; replaces a stuck attempt if the options say so."""
+        """Checks whether the group is stuck at `now`, monotonic seconds, and replaces a stuck attempt on request."""
         if now - self._checked_at > max(_MIN_CHECK_GAP_S, self._session.spec.stuck_after_s / 2):
             self._watched_since = now
         self._checked_at, workers = now, self.workers

@@ -32,7 +32,7 @@ _MIN_RING_BYTES = 128 << 10
 
 
 class EngineSlot:
-    """A slot, its newest lines and history, and its current or last worker; number `index` of the session's `count` slots.
+    """A slot with its newest lines, its history, and its worker; number `index` of the session's `count` slots.
 
     Attributes:
         worker: The current or last worker; None before the first.

@@ -40,7 +40,7 @@ def make(
 ) -> Plan:
     """Makes the jobs from the settings and the values of `--set`, with names not in `taken_names`. Raises `GmgError`.
 
-    `source` names the settings in messages. `check_script(script, is_module)` raises `GmgError` if the script cannot be run.
+    `source` names the settings in messages. `check_script(script, is_module)` raises `GmgError` if it cannot be run.
     """
     if settings.script is None:
         raise GmgError(f'{source}: script is missing; give script = "sim.py" in the file, or --script SCRIPT')

@@ -95,7 +95,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return None if self.gpus is None else str(self.gpus)
 
     def overridden_by(self, upper: Self) -> Self:
-        """Returns this level overridden by `upper`: defaults, variables and actions entry by entry, other keys as a whole."""
+        """Returns this level overridden by `upper`: defaults, variables and actions by entry, other keys as a whole."""
         changes = {key: value for key in Settings.__struct_fields__ if (value := getattr(upper, key)) is not None}
         merged = {"defaults": {**self.defaults, **upper.defaults}, "env": {**self.env, **upper.env}}
         merged["on"] = {**self.on, **upper.on}
@@ -205,7 +205,7 @@ def check_placeholder(name: str) -> None:
 
 
 def _convert(source: str, tree: dict[str, Any]) -> Settings:
-    """Converts settings. Raises `GmgError` with their `source` and the invalid key, such as `sweep.toml: grid.lr[0]`."""
+    """Converts settings. Raises `GmgError` with `source` and the invalid key, such as `sweep.toml: grid.lr[0]`."""
     try:
         return msgspec.convert(tree, Settings)
     except msgspec.ValidationError as error:

@@ -81,7 +81,7 @@ def _fastest(points: Iterable[Point]) -> Point:
 
 
 def _within_knee(record: Record, points: list[Point]) -> list[Point]:
-    """Returns the points whose score is within the knee of the fastest, allowing for noise, the smallest value first."""
+    """Returns the points with a score within the knee of the fastest, allowing for noise, the smallest value first."""
     fastest = _fastest(points)
     target = fastest.score * (1 - record.spec.knee_pct / 100)
 

@@ -47,7 +47,7 @@ class Fit(NamedTuple):
         return sample.log_rate - math.log(self.factors.get(sample.slot, 1.0))
 
     def margin_pct(self, count: int = 1) -> float | None:
-        """Returns the half-width of the 95 % interval of a mean of `count` trials, in percent; None with too few repeats.
+        """Returns the half-width of the 95 % interval of a mean of `count` trials, percent; None with too few repeats.
 
         The choice of a value costs one degree of freedom.
         """
@@ -81,7 +81,7 @@ def fit(samples: Sequence[Sample]) -> Fit:
 
 
 def _spread(samples: Sequence[Sample], logs: Mapping[str, float]) -> tuple[float, int]:
-    """Returns the standard deviation of a trial, given the logarithms of the slots' factors, and its degrees of freedom."""
+    """Returns the standard deviation of a trial and its degrees of freedom, given the logarithms of slot factors."""
     keys = _means((sample.key, sample.log_rate - logs.get(sample.slot, 0.0)) for sample in samples)
     residual = sum((sample.log_rate - logs.get(sample.slot, 0.0) - keys[sample.key]) ** 2 for sample in samples)
     freedom = len(samples) - len(keys) - max(0, len(logs) - (1 if 0.0 in logs.values() else 0))
@@ -110,7 +110,7 @@ class Mark(NamedTuple):
 class RateMeter:
     """The rate of one trial as its counts arrive.
 
-    Windows before one with a different rate are warm-up, and do not count. The rate has no confidence interval here: its
+    Windows before one with a different rate are warm-up, and do not count. The rate has no confidence interval: its
     uncertainty shows between trials, not within one.
     """
 

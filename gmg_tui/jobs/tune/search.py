@@ -252,7 +252,7 @@ class Search:
             yield from ((value, None, TrialKind.CONFIRM) for value in leaders if counts[value] <= turn)
 
     def _propose_together(self, alive: set[str]) -> list[_Proposal]:
-        """Returns the recommended value for all slots; empty if they have measured it at once, or after `MAX_TRIALS`."""
+        """Returns the recommended value for all slots; empty if all have measured it at once, or after `MAX_TRIALS`."""
         record = self._record
         if not record.ran:
             return []
@@ -266,7 +266,7 @@ class Search:
         return [(value, name, TrialKind.TOGETHER) for name in record.slots if name in slots]
 
     def _assign(self, proposals: Iterable[_Proposal], idle: Sequence[str]) -> list[Trial]:
-        """Assigns each value to the idle slot with the fewest unmeasured trials of it, then with the fewest trials of it."""
+        """Assigns each value to the idle slot with the fewest unmeasured, then the fewest trials of it."""
         unused, plans = list(idle), list[Trial]()
         for value, only_slot, kind in proposals:
             fitting = [name for name in unused if only_slot in (None, name) and self._record.fits(value, name)]
