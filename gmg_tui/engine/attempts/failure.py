@@ -81,7 +81,7 @@ def preparation_failure(error: NvmlUnavailable | GmgError) -> Failure:
 
 
 def blame_gpu(failure: Failure, sample: GpuSample | None) -> Failure:
-    """Returns `failure`, blamed on the GPU if the driver has lost that: CUDA reports only a failed call.
+    """Returns `failure`, blamed on the GPU if the driver has lost the GPU: CUDA reports only a failed call.
 
     An Xid or ECC error that benches the GPU confirms what the script's output suggests.
     """

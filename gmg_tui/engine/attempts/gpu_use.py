@@ -25,7 +25,7 @@ class GpuMemory:
 
     Attributes:
         shared: True if other workers of this session use the GPU: memory that NVML lists for no process may be theirs.
-        used_mib: The memory of the attempt's own processes at the last sample; None if unknown.
+        used_mib: Memory of the attempt's processes at the last sample, if unlisted of the whole GPU; None if unknown.
     """
 
     def __init__(self, slot: str) -> None:
