@@ -78,8 +78,8 @@ def make_axis(low: float, high: float, intervals: int) -> Axis:
 def fit_axis(values: Iterable[float], intervals: int) -> Axis:
     """Returns an axis that fits these values; it starts at 0 if the lowest are at most half the greatest.
 
-    It spans at least 2 % of the greatest value, so that noise does not look like a change, and ignores the lowest 5 % of
-    the values, such as rates at the start.
+    It spans at least 2 % of the greatest value, so that noise does not look like a change, and ignores the lowest 5 %
+    of the values, such as rates at the start.
     """
     ascending = sorted(values) or [0.0]
     low, high = ascending[int(_MAX_OUTLIER_SHARE * (len(ascending) - 1))], ascending[-1]
@@ -139,7 +139,7 @@ class Canvas:
 
 
 def interpolate(positions: Iterable[float], values: Iterable[float], dots: int) -> list[float | None]:
-    """Returns a value per dot: the mean of its points (`positions` from 0 to 1), else interpolated; None outside them."""
+    """Returns a value per dot: the mean of its points (`positions` from 0 to 1), else interpolated; None at the ends."""
     values_of_dots: dict[int, list[float]] = {}
     for position, value in zip(positions, values, strict=True):
         values_of_dots.setdefault(round(position * (dots - 1)), []).append(value)
@@ -173,8 +173,8 @@ def bottom_axis(width: int, ticks: Mapping[int, str], marks: Mapping[int, str] =
 # Metrics over time
 
 Reduction: TypeAlias = Callable[[Sequence[float]], float]
-"""A function that reduces the known values of a column to one: the mean for rate, load and power, the maximum for memory,
-which a short peak can exhaust."""
+"""A function that reduces the known values of a column to one: the mean for rate, load and power, the maximum for
+memory, which a short peak can exhaust."""
 
 _MIN_TICK_CELLS: Final = 12
 """Minimum cells between two labelled times."""
@@ -248,8 +248,8 @@ def _plot_rows(track: Track, width: int, height: int, columns: Sequence[int]) ->
 def resample(values: Values, columns: int, reduce: Reduction) -> list[float | None]:
     """Resamples `values` to exactly `columns` values.
 
-    `reduce` combines the known values of a column; a column without known values is None. If there are fewer values than
-    columns, they are repeated.
+    `reduce` combines the known values of a column; a column without known values is None. If there are fewer values
+    than columns, they are repeated.
     """
     starts = [column * len(values) // columns for column in range(columns + 1)]
     slices = (values[start : max(start + 1, end)] for start, end in pairwise(starts))

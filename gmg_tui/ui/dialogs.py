@@ -116,7 +116,7 @@ def confirm_dialog(question: str) -> ChoiceScreen:
 
 
 def quit_dialog(app: App[Any], view: View) -> ChoiceScreen:
-    """Returns a dialog that asks whether to `leave` the workers running, `stop` them or, while they stop, `kill` them."""
+    """Returns a dialog with the answers `leave` (the workers keep running), `stop` and, while they stop, `kill`."""
     spec, snapshot, queue = view.session.spec, view.snapshot, view.queue
     wait = f" for up to {units.span(spec.sigint_wait_s)}" if spec.sigint_wait_s else ""
     signals = f"SIGINT{wait}, then SIGTERM, then SIGKILL."
@@ -275,7 +275,7 @@ class Palette(CommandPalette, TrueSizeScreen[None]):
             await self.workers.wait_for_complete(searches)
 
     def action_page(self, step: int) -> None:
-        """Moves by pages: the list's own action fails until the list is drawn (Textual 8.2.8, `OptionList._move_page`)."""
+        """Moves by pages: the list's own action (Textual 8.2.8, `OptionList._move_page`) fails until it is drawn."""
         commands = self.query_one(OptionList)
         if commands.option_count:
             number = (commands.highlighted or 0) + step * (commands.size.height // 2)  # a command has two rows

@@ -74,7 +74,7 @@ class EditScreen(Dialog[None]):
 
     Args:
         engine: The session's engine.
-        view: The interface's state. A slot's worker is restarted only if it still has the job shown when the dialog opens.
+        view: The interface's state. A worker is restarted only if it still has the job shown when the dialog opens.
         slots: The slots of the workers to restart; the dialog shows the first one's settings.
         initial: The settings to begin with; None for the current ones.
     """

@@ -269,7 +269,7 @@ class MainScreen(TrueSizeScreen[None]):
         self.app.refresh_view()
 
     def action_fold(self, node: str = "") -> None:
-        """Folds or unfolds a node (empty: the selected worker's); selects its first worker if none of its is selected."""
+        """Folds or unfolds a node (empty: the selected worker's), and selects a worker of it if none is selected."""
         view = self._view
         node = node or view.node_of(view.selected)
         if view.node_of(view.selected) != node and (slots := view.slots_of(node)):

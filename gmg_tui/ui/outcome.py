@@ -9,8 +9,8 @@ class Outcome(NamedTuple):
     """The reason for leaving the interface, and the session's state at that time."""
 
     kind: str
-    """One of `ended` (all workers have ended), `stopped` (the user stopped them), `detached` (they keep running), `lost`
-    (the engine is gone) and `viewed` (the session had already ended)."""
+    """One of `ended` (all workers have ended), `stopped` (the user stopped them), `detached` (they keep running),
+    `lost` (the engine is gone) and `viewed` (the session had already ended)."""
     session: Session
     snapshot: Snapshot
     reason: str = ""

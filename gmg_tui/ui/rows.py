@@ -116,7 +116,7 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
         self.scroll_relative(y=steps * WHEEL_ROWS, animate=False)
 
     def reveal(self, first: int, end: int, headings: int = 0) -> None:
-        """Scrolls just enough to show rows `first` to `end` (exclusive) below `headings` rows. Call it after a layout."""
+        """Scrolls just enough to show rows `first` to `end` (exclusive) below `headings` rows. Call after a layout."""
         top = min(first, max(round(self.scroll_y), end + headings - self.size.height))
         if self.size and top != round(self.scroll_y):
             self.scroll_to(y=top, animate=False, force=True)

@@ -30,8 +30,8 @@ MESSAGE_TIMEOUT_S: Final = 8.0
 class SessionApp(App[Outcome], inherit_bindings=False):
     """The part of the application that screens use: the engine, the view, and actions on workers.
 
-    Actions apply to the selected worker or the marked ones, after a question if much work would be lost. With `web`, the
-    app draws in a browser instead of a terminal.
+    Actions apply to the selected worker or the marked ones, after a question if much work would be lost. With `web`,
+    the app draws in a browser instead of a terminal.
     """
 
     terminal: TerminalDriver | None = None

@@ -54,8 +54,8 @@ class ColumnSpan(NamedTuple):
 class Table(Rows, Generic[T], can_focus=True):
     """A sortable table: a click on a heading sorts, and the cursor stays on its row when rows change.
 
-    A column is hidden until a row has a value for it, and its measured width never shrinks. The first click on a column of
-    numbers sorts the largest first; unknown values come last.
+    A column is hidden until a row has a value for it, and its measured width never shrinks. The first click on a column
+    of numbers sorts the largest first; unknown values come last.
     """
 
     DEFAULT_CSS = """

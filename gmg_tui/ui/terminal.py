@@ -89,8 +89,8 @@ _FOOTER_ORDER: Final = {"help": 0, "quit": 1, "detach": 2, "back": 3, "queue": 4
 def call_after(pump: MessagePump, delay_s: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
     """Calls `callback` in the message loop of an app or widget after a delay. Returns a handle to cancel the call.
 
-    `set_timer` in Textual 8.2.8 never calls back if the process stalls for longer than the delay while the timer starts,
-    as the timer then skips its only tick (`Timer._run`).
+    `set_timer` in Textual 8.2.8 never calls back if the process stalls for longer than the delay while the timer
+    starts, as the timer then skips its only tick (`Timer._run`).
     """
     return asyncio.get_running_loop().call_later(delay_s, pump.call_later, callback)
 
@@ -149,10 +149,10 @@ def watch(
     write to a pipe. Without a `terminal`, the thread watches the pipe that delivers keys, which
     is lost when the other end is closed.
 
-    After a hang-up, SIGHUP or SIGTERM, `on_lost` is called once in the event loop, and the process has `grace_s` seconds
-    to exit. Then `os._exit` ends it without the interpreter's clean-up, which would join Textual's writer thread, and that
-    may block forever in a write to a terminal that nobody reads. The time limit also applies after leaving the context,
-    since printing a last line may block the same way.
+    After a hang-up, SIGHUP or SIGTERM, `on_lost` is called once in the event loop, and the process has `grace_s`
+    seconds to exit. Then `os._exit` ends it without the interpreter's clean-up, which would join Textual's writer
+    thread, and that may block forever in a write to a terminal that nobody reads. The time limit also applies after
+    leaving the context, since printing a last line may block the same way.
     The engine is another process, so the session loses nothing. `on_lost` must not block.
     """
     loop, lost = asyncio.get_running_loop(), threading.Event()

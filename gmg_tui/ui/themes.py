@@ -1,7 +1,7 @@
 """The themes, the styles of each theme, and the replacement of characters for `--ascii`.
 
-`dark` and `light` use only the 256 colours of `TERM=xterm-256color`: SSH does not forward COLORTERM, so the screen looks
-the same with 256 colours as with 16 million.
+`dark` and `light` use only the 256 colours of `TERM=xterm-256color`: SSH does not forward COLORTERM, so the screen
+looks the same with 256 colours as with 16 million.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -246,7 +246,7 @@ class View:
     def move(self, direction: str, columns: int) -> bool:
         """Selects the neighbour `up`, `down`, `left` or `right` in a grid with `columns` columns (1 for a table).
 
-        Stops at the edges. A folded node's line is reached by its first slot. Returns True if the selection has changed.
+        Stops at the edges; at a folded node's line, selects its first slot. Returns True if the selection has changed.
         """
         bands = [band for band in self.bands(columns) if band.slots]
         row = next((number for number, band in enumerate(bands) if self.selected in band.slots), None)

@@ -177,7 +177,7 @@ def remarks(entry: SlotView, *, advice: bool = True) -> list[Piece]:
 
 
 def matches(entry: SlotView, text: str) -> bool:
-    """Returns True if each word of the filter occurs in the slot, node, state, job, group, GPU, problems or alert kinds."""
+    """Returns True if each word of `text` occurs in the slot, node, state, job, group, GPU, problems or alert kinds."""
     slot, worker = entry.slot, entry.worker
     fields = [slot.name, slot.node, state_of(worker), worker.state.value, gpu_name(slot), job_of(worker)]
     fields += [worker.group.name if worker.group is not None else "", *(text for text, _ in notes(entry))]

@@ -102,7 +102,7 @@ class TriedPage(TablePage[TriedRow]):
         self.listing.show([TriedRow(row, mark if row is best else "") for row in rows], "Nothing has been tried yet.")
 
     def _best(self, rows: Sequence[Tried]) -> Tried | None:
-        """Returns the fastest arguments or a tuning's recommended ones, which are measured with more care; None if unknown."""
+        """Returns the fastest arguments, or those that a tuning recommends; None if there are none."""
         view = self.app.view
         tuning, spec = view.snapshot.tuning, view.session.spec
         if tuning is None:

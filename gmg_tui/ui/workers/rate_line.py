@@ -58,8 +58,8 @@ def _history_s(entry: SlotView) -> int:
 def _rate_line(entry: SlotView, cells: int, dot_s: int) -> RateLine:
     """Returns the recent rates compared with the median of comparable workers or, without one, with their own median.
 
-    Columns of dots are aligned to the clock, and cells to even columns. So the line moves by whole cells, which sends less
-    over a slow connection.
+    Columns of dots are aligned to the clock, and cells to even columns. So the line moves by whole cells, which sends
+    less over a slow connection.
     """
     worker, history = entry.worker, entry.history
     end = (history.end // dot_s | 1) + 1
