@@ -63,11 +63,11 @@ def _print_session(entry: sessions.SessionEntry, export: str, value: Any, best: 
         collected = report_data.collect(entry, stored)
         jobs = collected.jobs if best is None else report_data.sort_jobs(collected.jobs, best)[0]
         if export == "as_json":
-            print_data(json_csv_export.detailed(jobs, stored))
+            print_data(json_csv_export.detailed_json(jobs, stored))
         elif export == "csv" and value == METRICS:
             print_data(metric_curves.points_csv(jobs, stored))
         elif export == "csv":
-            print_data(json_csv_export.table(jobs, raw=value == RAW))
+            print_data(json_csv_export.table_csv(jobs, raw=value == RAW))
         elif export == "html":
             from gmg_tui.results import report_page
 

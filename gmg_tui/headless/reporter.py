@@ -32,7 +32,7 @@ from gmg_tui.session.protocol import Lines
 _AMOUNT = re.compile(r"[\d:.]+")
 """An amount; a text in which only amounts have changed is not reported again."""
 _LOST = re.compile(r"^(\S+: lost since [\d:]+).*")
-"""The note on a lost node; the group is its constant part, before a countdown."""
+"""The note on a lost node, which captures the constant part before a countdown."""
 _MIN_STATUS_INTERVAL_S = 5.0
 _WAITING_STATES = frozenset({WorkerState.WAITING, WorkerState.RESTARTING, WorkerState.STOPPING})
 
@@ -151,7 +151,7 @@ class Reporter:
             yield self._line(job.slot or "", text)
 
     def _state_changes(self, name: str, subject: Worker | RankGroup, snapshot: Snapshot) -> Iterator[str]:
-        """Yields the state of a worker or a group if it has changed since the last report."""
+        """Yields the changed state of a worker or a group; in a sweep, only of a group, or of a worker that waits or restarts."""
         last = self._last_states.get(name)
         if last is not None and last.job != subject.job:
             last = None

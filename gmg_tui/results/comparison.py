@@ -106,7 +106,7 @@ class Comparison:
         if len({Path(data.session.spec.script).name for data in self.sessions}) > 1:
             yield "not comparable: different scripts do different work in a step"
         if simulated and len(simulated) < len(self.sessions):
-            yield f"not comparable: {', '.join(simulated)} simulated, the rest not"
+            yield f"not comparable: only {', '.join(simulated)} ran on simulated GPUs"
         for row in self.differences:
             if row.name in _STEP_SETTINGS and None not in row.values:
                 yield f"not comparable: {row.name} changes the computation of a step"
@@ -144,11 +144,11 @@ class Comparison:
         figure = replace(setting, value=lambda row: _FIGURES[row.name][0], title="")
         metrics, rates = [replace(setting, title="metric")], self._rows_with_total()
         for index, data in enumerate(self.sessions):
-            for place, (name, title, get) in enumerate(_METRIC_FIGURES):
+            for position, (name, title, get) in enumerate(_METRIC_FIGURES):
                 value = partial(
                     lambda row, index, get: row.values[index] and get(row.values[index]), index=index, get=get
                 )
-                heading = title if place else f"{data.name}: {title}"
+                heading = title if position else f"{data.name}: {title}"
                 metrics.append(Column(f"{name}_{index}", value, heading, priority=90 - index))
         return [
             # A text for unknown settings keeps the column of a session without any.
@@ -195,7 +195,7 @@ class Comparison:
         return "\n".join([*lines, *([""] if self.remarks else []), *map(one_line, self.remarks)])
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the comparison as plain data; unknown values are null."""
+        """Returns the comparison as plain data; unknown values are None."""
         rows = [
             {
                 self.unit: row.name,

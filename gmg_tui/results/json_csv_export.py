@@ -17,8 +17,8 @@ from gmg_tui.session import LOGS, STORE, SUMMARY, TUNE
 from gmg_tui.session.store.database import encode
 from gmg_tui.session.store.reader import Stored, open_store
 
-DETAILED: Final = "detailed_results.json"
-TABLE: Final = "summary_results.csv"
+DETAILED_FILE: Final = "detailed_results.json"
+TABLE_FILE: Final = "summary_results.csv"
 _FPS_FIELDS: Final = ("last", "mean", "max", "samples", "settled")
 _ATTEMPT_FIELDS: Final = ("gpu_util_mean_pct", "memory_peak_mib", "power_mean_w", "energy_j")
 
@@ -38,8 +38,8 @@ def export(session: Session) -> None:
                 data = _json(tuning_results(session, snapshot.tuning))
                 write_own(folder / TUNE, data)
         if session.spec.sweep is not None:
-            write_own(folder / DETAILED, detailed(stored.iter_jobs(), stored))
-            write_own(folder / TABLE, table(stored.iter_jobs()))
+            write_own(folder / DETAILED_FILE, detailed_json(stored.iter_jobs(), stored))
+            write_own(folder / TABLE_FILE, table_csv(stored.iter_jobs()))
         if session.spec.summary is not None and snapshot is not None and snapshot.ended:
             write_atomic(Path(session.spec.summary), data)
 
@@ -48,7 +48,7 @@ def _json(value: Any) -> bytes:
     return msgspec.json.format(encoded(msgspec.json.encode, value), indent=2) + b"\n"
 
 
-def detailed(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[bytes]:
+def detailed_json(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[bytes]:
     """Yields the lines of `detailed_results.json`, a job on each, in the order of `jobs`."""
     prefix, best = b'{"jobs": [\n', stored.best()
     for job in jobs:
@@ -59,7 +59,7 @@ def detailed(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[bytes]:
     yield (prefix if prefix.startswith(b"{") else b"") + b"\n]}\n"
 
 
-def table(jobs: Iterable[JobRecord], *, raw: bool = False) -> Iterator[bytes]:
+def table_csv(jobs: Iterable[JobRecord], *, raw: bool = False) -> Iterator[bytes]:
     """Yields the lines of `summary_results.csv` for `jobs`; `raw` as in `as_csv`."""
     rows = []
     for job in jobs:  # nested results, which no column shows, need not stay in memory

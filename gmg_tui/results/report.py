@@ -23,7 +23,7 @@ from gmg_tui.session.store.database import JobAttempt
 from gmg_tui.session.store.reader import Stored, open_store
 
 _INTERRUPTED = f"interrupted: {ENGINE_DIED}"
-_NOT_RECORDED = "its end was not recorded: the disk may have been full"
+_END_NOT_RECORDED = "its end was not recorded: the disk may have been full"
 UNSORTED = "unsorted"
 _MAX_SUGGESTED_COLUMNS = 3
 _MAX_FAILED_NAMES = 3
@@ -87,7 +87,7 @@ class ReportData(Struct, frozen=True):
         for job in () if self.queued else self.jobs:
             if job.state is not WorkerState.FAILED:
                 ranks.setdefault(job.group or job.number, []).append(job.last)
-        rates = [combined(each).fps for each in ranks.values()]
+        rates = [combined(attempts).fps for attempts in ranks.values()]
         return summed([fps for fps in rates if fps is not None and fps.mean is not None])
 
     @property
@@ -109,7 +109,7 @@ class ReportData(Struct, frozen=True):
         if first < self.session.started:  # an earlier engine started the session
             started += time.strftime("  resumed %Y-%m-%d %H:%M:%S", time.localtime(self.session.started))
         simulated = "simulated  " if self.simulated else ""
-        # A full disk may have kept the session's end from its store.
+        # After a full disk, the session's end may be missing from the store.
         cut_off = self.state == "ended" and self.snapshot is not None and not self.snapshot.ended
         until = self.snapshot.time if cut_off and self.snapshot is not None else self.until
         recorded = time.strftime("  as recorded at %H:%M:%S", time.localtime(until))
@@ -180,14 +180,11 @@ class ReportData(Struct, frozen=True):
     @property
     def failures(self) -> list[Failure]:
         """The failures, one for each reason, the most frequent first; a plain run's group counts as one job."""
-        groups = (
-            [group for group in self.plain_snapshot.groups if group.state is WorkerState.FAILED]
-            if self.plain_snapshot
-            else []
-        )
+        snapshot = self.plain_snapshot
+        groups = [group for group in snapshot.groups if group.state is WorkerState.FAILED] if snapshot else []
         grouped = {slot for group in groups for slot in group.slots}
         failed = [job for job in self.jobs if job.state is WorkerState.FAILED and job.slot not in grouped]
-        advice = {worker.slot: worker.advice for worker in self.plain_snapshot.workers} if self.plain_snapshot else {}
+        advice = {worker.slot: worker.advice for worker in snapshot.workers} if snapshot else {}
         by_reason: dict[str, Failure] = {}
         for name, reason, tip in (
             *((group.id, group.reason, group.advice) for group in groups),
@@ -198,7 +195,7 @@ class ReportData(Struct, frozen=True):
         return sorted(by_reason.values(), key=lambda failure: -len(failure.names))
 
     def sorted_rows(self, best: str | None) -> tuple[list[JobRecord], Column[JobRecord] | None, str]:
-        """Returns `sort_jobs` of the rows by `best`, else by the sweep's own column, if that exists.
+        """Sorts the rows by `best`, else by the sweep's own column, if that exists. Returns the results of `sort_jobs`.
 
         Raises `GmgError` if there is no column `best`.
         """
@@ -256,7 +253,7 @@ def _conclude(job: JobRecord, entry: SessionEntry, until: float) -> JobRecord:
         return job
     lost, queued = entry.state == "lost", entry.record.session.spec.sweep is not None
     state = WorkerState.STOPPED if job.halted else WorkerState.WAITING if queued else WorkerState.FAILED
-    reason: str | None = (_INTERRUPTED if queued else ENGINE_DIED) if lost else _NOT_RECORDED
+    reason: str | None = (_INTERRUPTED if queued else ENGINE_DIED) if lost else _END_NOT_RECORDED
     elapsed_s = job.elapsed_s
     if lost and job.started is not None:
         elapsed_s = max(elapsed_s or 0.0, until - job.started)

@@ -37,7 +37,7 @@ _MAX_BARS = 5000
 _MAX_POINTS = 60_000
 _MAX_TEXT_LENGTH = 200
 _GAP_STEPS = 5
-"""Number of median steps without a sample that leaves a gap in a line."""
+"""Time without a sample that leaves a gap in a line, in median steps."""
 _SHOWN_SHARE, _HEADROOM = 0.99, 1.08
 """The share of the rates that the axis has to show, and the factor for the room above them."""
 _MAX_JOB_CHARTS, _MAX_JOB_LABELS, _MAX_JOBS = 4, 40, 2000
@@ -123,13 +123,13 @@ def draw_jobs(
     charts = charts[:_MAX_JOB_CHARTS]
     if not charts or len(jobs) > _MAX_JOBS:
         return
-    titles = [plain(column.heading) for column, _ in charts]
-    figure, names = make_subplots(1, len(charts), subplot_titles=titles), [plain(job.name) for job in jobs]
+    titles = [escape_text(column.heading) for column, _ in charts]
+    figure, names = make_subplots(1, len(charts), subplot_titles=titles), [escape_text(job.name) for job in jobs]
     colours = [COLOURS[1] if best is not None and job.number == best.number else COLOURS[0] for job in jobs]
     for position, (column, numbers) in enumerate(charts, 1):
         scale = 1 / 1024 if column.unit == "GiB" else 1
         heights = [None if number is None else number * scale for number in numbers]
-        texts = [f"{name}<br>{plain(column.text(job))}" for name, job in zip(names, jobs, strict=True)]
+        texts = [f"{name}<br>{escape_text(column.text(job))}" for name, job in zip(names, jobs, strict=True)]
         points = {"x": names, "y": heights, "hovertext": texts, "hoverinfo": "text", "mode": "markers"}
         figure.add_scatter(**points, marker={"color": colours, "size": 10}, showlegend=False, row=1, col=position)
         rangemode = "tozero" if column.unit or column.title == "FPS" else "normal"
@@ -148,7 +148,9 @@ def draw_tuning(tuning: Tuning) -> Figure:
             values, rates = [trial.value for trial in trials], [trial.rate for trial in trials]
             line = {"color": COLOURS[number % len(COLOURS)], "width": 1}
             margin = {"type": "percent", "value": max(trial.margin_pct or 0.0 for trial in trials)}
-            figure.add_scatter(x=values, y=rates, mode="lines+markers", name=plain(slot), line=line, error_y=margin)
+            figure.add_scatter(
+                x=values, y=rates, mode="lines+markers", name=escape_text(slot), line=line, error_y=margin
+            )
     marks = [(best.value, name) for name, best in tuning_text.named_values(answer, tuning.spec)]
     if answer.memory is not None and answer.memory.most is not None:
         marks.append((answer.memory.most, "memory"))
@@ -159,18 +161,18 @@ def draw_tuning(tuning: Tuning) -> Figure:
         if value > 0:  # the legend names the lines, which may be close together
             line = {"dash": _DASHES[1 + number % (len(_DASHES) - 1)], "width": 1.5, "color": _GREY}
             figure.add_scatter(x=[value, value], y=[0, highest], mode="lines", name=f"{name} {value:,}", line=line)
-    figure.update_xaxes(type="log", title_text=plain(tuning.spec.variable))
-    figure.update_yaxes(title_text=plain(tuning_text.unit(tuning.spec)), rangemode="tozero")
+    figure.update_xaxes(type="log", title_text=escape_text(tuning.spec.variable))
+    figure.update_yaxes(title_text=escape_text(tuning_text.unit(tuning.spec)), rangemode="tozero")
     return apply_style(figure)
 
 
 def draw_rates(comparison: Comparison) -> Figure:
     """Draws the rates of all sessions as bars, grouped by slot, job or value."""
     figure = Figure()
-    names = [plain(row.name) for row in comparison.rows]
+    names = [escape_text(row.name) for row in comparison.rows]
     for number, data in enumerate(comparison.sessions):
         fps = [row.values[number] for row in comparison.rows]
-        figure.add_bar(name=plain(data.name), x=names, y=fps, marker_color=COLOURS[number % len(COLOURS)])
+        figure.add_bar(name=escape_text(data.name), x=names, y=fps, marker_color=COLOURS[number % len(COLOURS)])
     figure.update_xaxes(type="category", title_text=comparison.unit)
     figure.update_yaxes(title_text="FPS", rangemode="tozero")
     return apply_style(figure)
@@ -186,7 +188,7 @@ def apply_style(figure: Figure, height: int = _PLAIN_PX) -> Figure:
     return figure.update_layout(height=height, margin={"l": 20, "r": 12, "t": 40}, hovermode="closest")
 
 
-def plain(text: str) -> str:
+def escape_text(text: str) -> str:
     """Shortens and escapes a text, so that plotly shows it literally."""
     return escape(text if len(text) <= _MAX_TEXT_LENGTH else f"{text[: _MAX_TEXT_LENGTH - 1]}…")
 
@@ -249,7 +251,7 @@ def _hover_text(run: JobAttempt, seconds: float) -> str:
     attempt = run.attempt
     lines = [f"<b>job {run.job}</b>, attempt {attempt.number}: {attempt.state.value} after {units.span(seconds)}"]
     lines += [f"{units.fps(attempt.rate)} FPS"] if attempt.rate is not None else []
-    return "<br>".join([*lines, *([plain(attempt.reason)] if attempt.reason else [])])
+    return "<br>".join([*lines, *([escape_text(attempt.reason)] if attempt.reason else [])])
 
 
 def _failure_marks(data: ReportData) -> Iterator[dict[str, Any]]:
@@ -264,7 +266,7 @@ def _failure_marks(data: ReportData) -> Iterator[dict[str, Any]]:
             "y": [run.slot for run, _ in failed],
             "marker": {"symbol": "x", "size": 11, "color": _STATE_COLOURS[WorkerState.FAILED]},
             "hoverinfo": "text",
-            "hovertext": [f"failure: {plain(run.attempt.reason or 'failed')}" for run, _ in failed],
+            "hovertext": [f"failure: {escape_text(run.attempt.reason or 'failed')}" for run, _ in failed],
         }
 
 
@@ -287,7 +289,7 @@ def _slot_line(chart: _Chart, slot: str, rows: Sequence[MetricsRow], index: int)
     return {
         "type": "scatter",
         "mode": "lines" if len(xs) > 1 else "markers",
-        "name": plain(slot),
+        "name": escape_text(slot),
         "legendgroup": f"slot {slot}",
         "x": xs,
         "y": ys,

@@ -116,7 +116,7 @@ def render_tuning(tuning: Tuning) -> Iterator[str]:
     """Yields the section with a tuning's curve, answer and trials."""
     yield f"<h2>Tuning: {escape_html(tuning.spec.variable)} with the most {escape_html(tuning_text.unit(tuning.spec))}</h2>"
     answer = tuning.answer
-    yield from _soft_paragraphs(filter(None, [tuning_text.incomplete_reason(tuning)]))
+    yield from _soft_paragraphs(filter(None, [tuning_text.incomplete_text(tuning)]))
     yield _chart(charts.draw_tuning(tuning))
     if together := tuning_text.rate_together(answer, tuning.spec):
         yield f"<p>{escape_html(tuning.spec.variable)} = {escape_html(together)}</p>"

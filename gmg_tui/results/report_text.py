@@ -15,7 +15,7 @@ from gmg_tui.results.report import ReportData
 from gmg_tui.session import LOGS, SUMMARY, TUNE
 
 MAX_ROWS = 40
-"""Maximum rows to show on a terminal; the line below gives the number of all."""
+"""Maximum rows to show on a terminal; a line below the table gives the total."""
 _MAX_FAILURES = 10
 """Maximum failures, and maximum alerts, to list."""
 _SORT_COLUMN_PRIORITY = 95
@@ -101,7 +101,7 @@ def render_answer(tuning: Tuning) -> list[str]:
     headline = [f"{spec.variable} = {rate}"] if (rate := tuning_text.rate_together(answer, spec)) else []
     table = tables.render_lines(tuning_text.answer_columns(spec), tuning_text.named_values(answer, spec))
     notes = [f"{name}: {text}" for name, text in tuning_text.notes(answer, spec)]
-    lines = [*filter(None, [tuning_text.incomplete_reason(tuning)]), *headline, *table, *notes]
+    lines = [*filter(None, [tuning_text.incomplete_text(tuning)]), *headline, *table, *notes]
     if answer.recommended is None:
         return [*lines, f"no value of {spec.variable} was measured"]
     return [*lines, tuning_text.caution(spec), *([f"run it: {join(tuning.command)}"] if tuning.command else [])]

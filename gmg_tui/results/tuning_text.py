@@ -10,7 +10,7 @@ from gmg_tui.results import column
 from gmg_tui.results.column import Column
 
 _MIN_DIFFERENCE: Final = 0.005
-"""Minimum relative difference of a slot to mention."""
+"""Minimum relative difference for which a slot is listed."""
 _STEPS: Final = (TrialKind.LADDER, TrialKind.REFINE, TrialKind.COMMON, TrialKind.CONFIRM, TrialKind.TOGETHER)
 """The steps of a tuning in order, by the kind of their trials."""
 _Row = TypeVar("_Row")
@@ -22,7 +22,7 @@ def unit(spec: TuneSpec) -> str:
 
 
 def margin(measured: Trial | Best | Together) -> str:
-    """Formats the margin of a rate, to follow it: ` ±0.6 %`; empty if unknown."""
+    """Formats the margin to append to a rate: ` ±0.6 %`; empty if unknown."""
     return "" if measured.margin_pct is None else f" ±{measured.margin_pct:.1f} %"
 
 
@@ -81,7 +81,7 @@ def step_number(tuning: Tuning) -> str:
     return f"step {min(map(_STEPS.index, kinds)) + 1} of {len(_STEPS)}" if kinds and not tuning.ended else ""
 
 
-def incomplete_reason(tuning: Tuning) -> str:
+def incomplete_text(tuning: Tuning) -> str:
     """Returns the current step of a running tuning, or why and where it ended early; empty if it is complete."""
     if not tuning.ended:
         return f"not finished; step: {tuning.step}"

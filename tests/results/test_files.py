@@ -16,7 +16,7 @@ from msgspec import structs
 from gmg_tui.machine.folders import write_own
 from gmg_tui.model import Attempt, Fps, Gpu, JobRecord, Rank, Session, Slot, Snapshot, SweepSpec, WorkerState
 from gmg_tui.results import json_csv_export
-from gmg_tui.results.json_csv_export import DETAILED, TABLE, export, summary
+from gmg_tui.results.json_csv_export import DETAILED_FILE, TABLE_FILE, export, summary
 from gmg_tui.session import STORE, SUMMARY, TUNE
 from gmg_tui.session.store.writer import StoreWriter
 from tests import tunings
@@ -42,14 +42,14 @@ async def _exported(folder: Path, *jobs: JobRecord, snapshot: Snapshot | None = 
 
 
 def _table(folder: Path) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO((folder / TABLE).read_text(), newline="")))
+    return list(csv.DictReader(io.StringIO((folder / TABLE_FILE).read_text(), newline="")))
 
 
 async def test_a_complete_job_and_one_without_values(tmp_path: Path) -> None:
     fps = Fps(100.0, 90.0, 110.0, 8, env_steps=900.0, seconds=10.0, energy_j=450.0)
     job = records.finished(1, gpu_index=2, gpu_uuid="GPU-ab", slot="gpu2", memory_peak_mib=30211.0, fps=fps)
     await _exported(tmp_path, job, JobRecord(2, "b"))
-    first, second = json.loads((tmp_path / DETAILED).read_text())["jobs"]
+    first, second = json.loads((tmp_path / DETAILED_FILE).read_text())["jobs"]
     assert first["fps"]["mean"] == 90.0
     assert (first["log"], first["gpu_uuid"], first["result"]) == (job.log, "GPU-ab", {"tm_score": 0.01})
     assert first["attempts"][0]["started"] == "2026-11-18T11:06:50.000Z"
@@ -69,7 +69,7 @@ async def test_a_complete_job_and_one_without_values(tmp_path: Path) -> None:
 async def test_column_names_are_unique(tmp_path: Path) -> None:
     result = {"lr": 3, "state": "x", "result_lr": 4, "no": None, "nested": {"a": 1}, "loss": 1.25e-7}
     await _exported(tmp_path, JobRecord(1, "a", values={"lr": 0.5, "n_envs": 8, "fast": True}, result=result))
-    header = next(csv.reader((tmp_path / TABLE).open()))
+    header = next(csv.reader((tmp_path / TABLE_FILE).open()))
     assert len(set(header)) == len(header)
     (row,) = _table(tmp_path)
     assert (row["lr"], row["value_n_envs"], row["fast"]) == ("0.5", "8", "true")
@@ -96,12 +96,12 @@ async def test_numbers_are_in_full_in_csv_and_json(tmp_path: Path) -> None:
         for n, loss in enumerate(losses, 1)
     ]
     await _exported(tmp_path, *jobs)
-    table = pd.read_csv(tmp_path / TABLE)
+    table = pd.read_csv(tmp_path / TABLE_FILE)
     assert table["loss"].tolist()[:-1] == losses[:-1]
     assert math.isnan(table["loss"].iloc[-1])
     assert table["lr"].tolist() == [job.values["lr"] for job in jobs]
     assert set(table["elapsed_s"]) == {1 / 3}
-    frame = pd.json_normalize(json.loads((tmp_path / DETAILED).read_text())["jobs"])
+    frame = pd.json_normalize(json.loads((tmp_path / DETAILED_FILE).read_text())["jobs"])
     assert frame["result.loss"].tolist()[:-1] == losses[:-1]
     assert math.isnan(frame["result.loss"].iloc[-1])
     assert frame["fps.env_steps"].tolist() == [810.0 * job.number for job in jobs]
@@ -110,7 +110,7 @@ async def test_numbers_are_in_full_in_csv_and_json(tmp_path: Path) -> None:
 async def test_huge_results_are_kept_in_full(tmp_path: Path) -> None:
     result = {"long": "x" * 100_000, "huge": 2**2000, "nan": float("nan")}
     await _exported(tmp_path, records.finished(1, result=result))
-    (job,) = json.loads((tmp_path / DETAILED).read_text())["jobs"]
+    (job,) = json.loads((tmp_path / DETAILED_FILE).read_text())["jobs"]
     assert (len(job["result"]["long"]), job["result"]["huge"], job["result"]["nan"]) == (100_000, 2**2000, None)
     (row,) = _table(tmp_path)
     assert (row["long"], row["huge"], row["nan"]) == (result["long"], str(2**2000), "nan")
@@ -118,17 +118,17 @@ async def test_huge_results_are_kept_in_full(tmp_path: Path) -> None:
 
 async def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     session = await _exported(tmp_path, records.finished(1), sweep=SweepSpec())
-    (tmp_path / DETAILED).unlink()
+    (tmp_path / DETAILED_FILE).unlink()
 
     def full(path: Path, data: bytes | Iterable[bytes]) -> None:
-        if path.name == TABLE:
+        if path.name == TABLE_FILE:
             raise OSError(errno.ENOSPC, "No space left on device", str(path))
         write_own(path, data)
 
     monkeypatch.setattr(json_csv_export, "write_own", full)
-    with pytest.raises(OSError, match=TABLE):
+    with pytest.raises(OSError, match=TABLE_FILE):
         export(session)
-    assert (tmp_path / DETAILED).exists()
+    assert (tmp_path / DETAILED_FILE).exists()
 
 
 def _snapshot(**worker: Any) -> Snapshot:
@@ -208,5 +208,5 @@ async def test_the_requested_summary_is_written_only_at_the_end(tmp_path: Path) 
 
 async def test_ten_thousand_jobs(tmp_path: Path) -> None:
     await _exported(tmp_path, *(records.finished(number) for number in range(1, 10_001)))
-    assert len(json.loads((tmp_path / DETAILED).read_text())["jobs"]) == 10_000
+    assert len(json.loads((tmp_path / DETAILED_FILE).read_text())["jobs"]) == 10_000
     assert [int(row["job"]) for row in _table(tmp_path)] == list(range(1, 10_001))

@@ -80,7 +80,7 @@ async def test_sessions_that_cannot_be_compared_are_reported_and_failed_workers_
     await _session("new", {"gpu0": 2000.0}, script="other.py", running_s=3.0)
     out = report("old", "new")[0]
     assert "not comparable: different scripts do different work in a step" in out
-    assert "not comparable: old simulated, the rest not" in out
+    assert "not comparable: only old ran on simulated GPUs" in out
     assert "old: failed and left out: gpu1" in out
     assert "new: ran for less than 10 s and left out: gpu0" in out
     assert "%" not in out

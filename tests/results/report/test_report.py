@@ -27,7 +27,7 @@ from gmg_tui.model import (
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.tried import below_median
 from gmg_tui.results import report_text as text
-from gmg_tui.results.json_csv_export import TABLE
+from gmg_tui.results.json_csv_export import TABLE_FILE
 from gmg_tui.results.report import ReportData, sort_jobs
 from gmg_tui.scripts.genesis.output.printed_rate import PrintedRate
 from gmg_tui.session import STORE
@@ -286,7 +286,7 @@ async def test_json_and_csv_equal_the_result_files() -> None:
     folder = await stored.session("sim-1", stored.jobs(12), spec={"sweep": SweepSpec()})
     data = json.loads(report("--json")[0])
     assert [job["number"] for job in data["jobs"]] == list(range(1, 13))
-    assert report("--csv")[0] == (folder / TABLE).read_text()
+    assert report("--csv")[0] == (folder / TABLE_FILE).read_text()
 
 
 @pytest.mark.parametrize("queued", [False, True])
