@@ -103,10 +103,12 @@ def _find_nan(facts: Facts, history: History) -> Sign | None:
         return None
     name, first = next(iter(broken.items()))
     more = f" and {units.count(len(broken) - 1, 'other metric')}" if len(broken) > 1 else ""
-    at = f" since {first.at}" if first.at else ""
+    since_text = f" since {first.at}" if first.at else ""
     last = f"; last finite value {units.number(first.finite)}" if first.finite is not None else ""
     value = "NaN" if math.isnan(first.value) else "infinite"
-    return Sign("nan", f"{name}{more} {value}{at}{last}", "continue from an earlier checkpoint", since=first.since)
+    return Sign(
+        "nan", f"{name}{more} {value}{since_text}{last}", "continue from an earlier checkpoint", since=first.since
+    )
 
 
 def _is_serious(name: str, broken: BrokenMetric) -> bool:

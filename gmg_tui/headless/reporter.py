@@ -218,8 +218,10 @@ class Reporter:
             yield f"⚠ {stuck} stuck"
         if alerting := sum(bool(urgent(worker.alerts)) and not worker.stuck for worker in snapshot.workers):
             yield f"⚠ {units.count(alerting, 'alert')}"
-        late = [sample for sample in snapshot.samples if sample.age_s is not None]
-        yield from [sample.error for sample in late if sample.error][:1] or (["GPU metrics are late"] if late else [])
+        late_samples = [sample for sample in snapshot.samples if sample.age_s is not None]
+        yield from [sample.error for sample in late_samples if sample.error][:1] or (
+            ["GPU metrics are late"] if late_samples else []
+        )
 
 
 def _trial_end(trial: Trial, spec: TuneSpec) -> str:

@@ -58,8 +58,8 @@ def _open_file(path: Path, folder: Path) -> BinaryIO:
     """Opens a file of a session for reading. Raises `OSError`, also for a link, which could lead to any file."""
     if safe(path.name) != path.name:
         raise OSError(errno.EINVAL, "not a file of the session", str(path))
-    follow = os.O_NOFOLLOW if path.parent != folder else 0
-    parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | follow)
+    nofollow = os.O_NOFOLLOW if path.parent != folder else 0
+    parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | nofollow)
     try:
         return os.fdopen(open_regular(path.name, folder=parent), "rb")
     finally:
@@ -106,8 +106,8 @@ def _variable_values(entry: sessions.SessionEntry) -> set[str]:
     with suppress(OSError, StoreError), open_store(entry.folder / sessions.STORE) as stored:
         for job in stored.iter_jobs():
             values.update(job.env.values())
-            for ran in stored.attempts_of(job.number):
-                values.update(ran.attempt.env.values())
+            for run in stored.attempts_of(job.number):
+                values.update(run.attempt.env.values())
     return values
 
 

@@ -154,7 +154,7 @@ def job_json(job: JobRecord, attempts: Sequence[JobAttempt]) -> dict[str, Any]:
     """Returns a job for `detailed_results.json`: the figures of its last attempt, all attempts, and its results."""
     fields = _flatten(structs.replace(job, result=None), "last")
     fields = {name: value for name, value in fields.items() if name not in _ENGINE_FIELDS}
-    return {**fields, "attempts": [_flatten(ran, "attempt") for ran in attempts], "result": job.result or {}}
+    return {**fields, "attempts": [_flatten(run, "attempt") for run in attempts], "result": job.result or {}}
 
 
 def _flatten(struct: Struct, field: str) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def _add_jobs(lines: _Lines, stored: Stored, labelled: Iterable[tuple[JobRecord,
 def _draw(lines: _Lines, colours: tuple[str, ...]) -> Iterator[Figure]:
     from plotly.graph_objects import Figure
 
-    # Tables and the charts by job show the metrics with a single value per attempt.
+    # Metrics with a single value per attempt are in the tables, and in the charts by job.
     drawn = [name for name, by_label in lines.items() if any(len(curve.times) > 1 for curve in _curves(by_label))]
     for name in sorted(drawn, key=lambda name: (rank(name), name))[:MAX_CHARTS]:
         figure = Figure()

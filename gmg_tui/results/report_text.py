@@ -145,10 +145,10 @@ def _failures(data: ReportData) -> Iterator[str]:
 
 
 def _total_line(data: ReportData) -> str:
-    parts = [", ".join(f"{data.states[state]:,} {state}" for state in WorkerState if state in data.states) or "no jobs"]
+    texts = [", ".join(f"{data.states[state]:,} {state}" for state in WorkerState if state in data.states) or "no jobs"]
     if (rate := data.rate) is not None:
         without = f" without {units.count(len(data.failed), 'failed worker')}" if data.failed else ""
-        parts.append(f"total {units.fps(rate.mean)} FPS{without}")
-        parts += [f"{units.short(rate.env_steps_per_j)} FPS/W"] if rate.env_steps_per_j is not None else []
-    parts += [f"{name} {value}" for name, value in data.totals]
-    return "  ".join([*(["simulated"] if data.simulated else []), *parts])
+        texts.append(f"total {units.fps(rate.mean)} FPS{without}")
+        texts += [f"{units.short(rate.env_steps_per_j)} FPS/W"] if rate.env_steps_per_j is not None else []
+    texts += [f"{name} {value}" for name, value in data.totals]
+    return "  ".join([*(["simulated"] if data.simulated else []), *texts])

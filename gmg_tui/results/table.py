@@ -38,25 +38,25 @@ def render_lines(
     from rich.table import Table
     from rich.text import Text
 
-    kept = [column for column in columns if Outputs.TABLES in column.outputs]
+    shown = [column for column in columns if Outputs.TABLES in column.outputs]
     if not keep_empty:
-        kept = columns_with_values(columns, rows)
-    if not kept:
+        shown = columns_with_values(columns, rows)
+    if not shown:
         return []
-    cells = {column.name: [column.text(row) for row in rows] for column in kept}
+    cells = {column.name: [column.text(row) for row in rows] for column in shown}
     widths = {}
-    for column in kept:
+    for column in shown:
         widest = max(map(cell_len, cells[column.name]), default=0)
         widths[column.name] = max(cell_len(column.heading), widest if width is None else min(widest, column.max_width))
-    total, dropped = sum(widths[column.name] + _COLUMN_GAP for column in kept) - _COLUMN_GAP, dict[str, str]()
-    for column in sorted(kept, key=lambda column: column.priority)[:-1]:
+    total, dropped = sum(widths[column.name] + _COLUMN_GAP for column in shown) - _COLUMN_GAP, dict[str, str]()
+    for column in sorted(shown, key=lambda column: column.priority)[:-1]:
         if width is not None and total > width:
             total -= widths[column.name] + _COLUMN_GAP
             dropped[column.name] = column.heading
-    kept = [column for column in kept if column.name not in dropped]
+    shown = [column for column in shown if column.name not in dropped]
     table = Table(box=None, pad_edge=False, padding=(0, _COLUMN_GAP, 0, 0), header_style="bold")
     texts = []
-    for column in kept:
+    for column in shown:
         justify: Literal["left", "right"] = "left" if column.align_left else "right"
         cell_width = widths[column.name]
         table.add_column(Text(column.heading), justify=justify, width=cell_width, no_wrap=True, overflow="ellipsis")

@@ -126,8 +126,8 @@ def wrap(row: LogRow, width: int, spans: Sequence[tuple[int, int]], *, current: 
         if number == len(pieces):
             screen_row.end(count, "dim")
             piece = piece[: max(0, len(piece) - len(count))]
-        for first, last in spans:
-            begin, stop = max(first - start, done), min(last - start, len(piece))
+        for match_start, match_end in spans:
+            begin, stop = max(match_start - start, done), min(match_end - start, len(piece))
             if begin < stop:
                 screen_row.add(piece[done:begin], style).add(piece[begin:stop], match_style)
                 done = stop

@@ -155,6 +155,8 @@ def _heading(name: str, curve: Curve, x_unit: str, width: int) -> Row:
     best, last = curve.best(name), curve.last
     row = Row(width).add(name, "fps").add(f"  {units.NOT_KNOWN if last is None else units.number(last)}")
     if best is not None:
-        at = "" if best.step is None else f" at step {best.step:,}"
-        row.add(f"   best {units.number(best.value)}{at}  {units.count(curve.count, 'value')} over {x_unit}", "dim")
+        step_text = "" if best.step is None else f" at step {best.step:,}"
+        row.add(
+            f"   best {units.number(best.value)}{step_text}  {units.count(curve.count, 'value')} over {x_unit}", "dim"
+        )
     return row

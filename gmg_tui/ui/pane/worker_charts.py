@@ -38,11 +38,11 @@ def _trim(series: Series, worker: Worker) -> Series:
     stop = max(0, count - int(ended_s / step_s))
     started = worker.newest.started or series.end
     start = count - 1 - int((series.end - started) / step_s) if worker.job is not None else 0
-    kept = slice(min(stop, max(0, start)), stop)
+    window = slice(min(stop, max(0, start)), stop)
     return structs.replace(
         series,
         end=series.end - (count - stop) * step_s,
-        **{name: getattr(series, name)[kept] for name in _SERIES_FIELDS},
+        **{name: getattr(series, name)[window] for name in _SERIES_FIELDS},
     )
 
 
