@@ -231,9 +231,9 @@ class Supervisor:
         """Raises an alert about the session itself, or (None) clears it."""
         if text is None:
             self.notes.pop(subject, None)
-        elif (before := self.notes.get(subject)) is None or before.text != text:
-            kind = next((kind for start, kind in _KIND_BY_PREFIX.items() if subject.startswith(start)), "session")
-            since = before.since if before is not None else clock.now()
+        elif (previous := self.notes.get(subject)) is None or previous.text != text:
+            kind = next((kind for prefix, kind in _KIND_BY_PREFIX.items() if subject.startswith(prefix)), "session")
+            since = previous.since if previous is not None else clock.now()
             severity = Severity.INFO if subject == "arguments" else KINDS[kind].severity
             self.notes[subject] = Alert(kind, severity, text, since)
             _log.warning("%s", text)

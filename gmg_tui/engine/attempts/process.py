@@ -306,20 +306,20 @@ async def wait_for_leftovers(process: Process, skipped: asyncio.Event, report: R
 
     Returns a description of the processes to end; None if none are left, or if they cannot be read.
     """
-    began = busy_at = time.monotonic()
+    started_at = busy_at = time.monotonic()
     usage: tuple[float, int] | None = None
     while (remaining := await process.remaining()) != []:
         now = time.monotonic()
         if remaining is None:  # too many open files: try again
-            if skipped.is_set() or now - began >= MAX_LEFTOVER_BUSY_S:
+            if skipped.is_set() or now - started_at >= MAX_LEFTOVER_BUSY_S:
                 return None
             await asyncio.sleep(_CHECK_INTERVAL_S)
             continue
         description = f"{units.count(len(remaining), 'process')} that the script left behind"
-        before, usage = usage, _usage(remaining)
-        if before is not None and (usage[0] - before[0] >= _MIN_CPU_S or usage[1] - before[1] >= _MIN_SWITCHES):
+        last, usage = usage, _usage(remaining)
+        if last is not None and (usage[0] - last[0] >= _MIN_CPU_S or usage[1] - last[1] >= _MIN_SWITCHES):
             busy_at = now
-        if skipped.is_set() or now - busy_at >= MAX_LEFTOVER_IDLE_S or now - began >= MAX_LEFTOVER_BUSY_S:
+        if skipped.is_set() or now - busy_at >= MAX_LEFTOVER_IDLE_S or now - started_at >= MAX_LEFTOVER_BUSY_S:
             return description
         report(f"for {description} ({processes.command_name(remaining[0].pid)})")
         await any_of(skipped, timeout_s=_CHECK_INTERVAL_S)
