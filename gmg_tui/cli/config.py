@@ -79,7 +79,7 @@ def _values(table: dict[str, Any], options: Iterable[Opt], prefix: str, tables: 
         dashed = name.replace("_", "-")
         opt = by_name.get(dashed)
         if opt is None:
-            settable = [other for other, candidate in by_name.items() if LINE not in candidate.marks]
+            settable = [setting for setting, candidate in by_name.items() if LINE not in candidate.marks]
             hint = f"; it is a table: [{name}]" if name in tables else nearest(dashed, [*settable, *tables])
             raise GmgError(f"{prefix}{name} is not a setting{hint}")
         if LINE in opt.marks:

@@ -94,14 +94,14 @@ class Command(click.Command):
 class ConfiguredCommand(Command):
     """A command with options from `options.TABLES`, and their defaults from `config.toml`."""
 
-    def __init__(self, name: str, **more: Any) -> None:
-        super().__init__(name, **more)
+    def __init__(self, name: str, **attributes: Any) -> None:
+        super().__init__(name, **attributes)
         self.params += [opt for table in TABLES[name] for opt in table]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the command's own options, its first table and `--help`."""
-        others = [opt for table in TABLES[self.name or ""][1:] for opt in table]
-        shown = [opt for opt in self.get_params(ctx) if isinstance(opt, click.Option) and opt not in others]
+        hidden = [opt for table in TABLES[self.name or ""][1:] for opt in table]
+        shown = [opt for opt in self.get_params(ctx) if isinstance(opt, click.Option) and opt not in hidden]
         with formatter.section("Options"):
             formatter.write_dl([row for opt in shown if (row := opt.get_help_record(ctx)) is not None])
 
@@ -197,8 +197,10 @@ class ScriptCommand(ConfiguredCommand):
         rest = super().parse_args(ctx, args)
         if self.name == "demo" and ctx.params["words"] and "--" not in args and not ctx.resilient_parsing:
             word = ctx.params["words"][0]
-            own = f"to run {word}: gmg-tui {word}"
-            raise click.UsageError(f"{word}: demo runs the bundled example, whose arguments go after --; {own}", ctx)
+            run_hint = f"to run {word}: gmg-tui {word}"
+            raise click.UsageError(
+                f"{word}: demo runs the bundled example, whose arguments go after --; {run_hint}", ctx
+            )
         return rest
 
 

@@ -19,7 +19,7 @@ _BOOT = (
     "import gc, sys; gc.disable(); sys.path.append(sys.argv.pop(1)); "
     "import runpy; runpy.run_module('gmg_tui.engine', run_name='__main__', alter_sys=True)"
 )
-"""Equivalent of `python -m gmg_tui.engine` without the current folder on the path (`-P`): it may have a `queue.py`.
+"""Equivalent of `python -m gmg_tui.engine` without the current folder on the path (`-P`), where a `queue.py` may be.
 Garbage collection starts after the imports (`engine/__main__.py`)."""
 _MAX_STDERR_BYTES = 1 << 16
 _CONFIRMATION = b"go\n"

@@ -31,7 +31,7 @@ class RemovableSession(Struct, frozen=True):
     state: str
     """`ended`, `lost`, or `damaged` if its record cannot be read."""
     ended: float
-    """Unix time of its end; of the last write to the record or folder if unknown."""
+    """Unix time of the session's end; if unknown, of the last write to the record or folder."""
 
 
 _COLUMNS = (

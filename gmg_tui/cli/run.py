@@ -1,4 +1,4 @@
-"""`run` and `demo`: run a script once on every slot. `tune`: find the best value of one of its numbers."""
+"""`run` and `demo`: run a script once on every slot. `tune`: find the best value of a number in its arguments."""
 
 import re
 from collections.abc import Mapping

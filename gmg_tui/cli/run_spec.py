@@ -30,9 +30,9 @@ _SCRIPT_SUFFIXES = ("", ".py", ".pyw", ".pyz")
 
 def check_options(options: Options) -> dict[str, Any]:
     """Checks the options, and returns the `RunSpec` fields that they set. Raises `GmgError`."""
-    for other in ("gpus", "simulate"):
-        if options.cpu is not None and getattr(options, other) is not None:
-            raise GmgError(f"--{other} and --cpu are mutually exclusive; give one of them")
+    for option in ("gpus", "simulate"):
+        if options.cpu is not None and getattr(options, option) is not None:
+            raise GmgError(f"--{option} and --cpu are mutually exclusive; give one of them")
     if not hasattr(options, "sets"):  # a sweep's file may choose the GPUs
         check_wait(options, options.gpus)
     formats.check(options.pattern)

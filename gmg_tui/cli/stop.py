@@ -110,8 +110,10 @@ async def _stop_session(entry: sessions.SessionEntry, clients: set[EngineClient]
         await client.close()
         await request
     if snapshot.ended and snapshot.clients > 1:
-        others = units.count(snapshot.clients - 1, "client")
-        note(f"all workers of {entry.name} have ended; the engine exits when its last client detaches ({others} left)")
+        clients_text = units.count(snapshot.clients - 1, "client")
+        note(
+            f"all workers of {entry.name} have ended; the engine exits when its last client detaches ({clients_text} left)"
+        )
     else:
         extra_s = stop_s(session.spec) if session.spec.nodes is not None else 0.0  # the agents end first
         extra_s += FINISH_TIMEOUT_S if session.spec.notify else 0.0

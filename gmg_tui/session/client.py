@@ -66,7 +66,7 @@ class Source(ABC):
         """Returns the value of the answer."""
 
     async def act(self, action: protocol.Action, *slots: str, seen: Mapping[str, protocol.Seen] = {}) -> None:
-        """Acts on workers; `seen` says what the user saw on each slot."""
+        """Acts on workers; `seen` is the user's view of each slot."""
         await self._ask(protocol.Act(action, slots, dict(seen)))
 
     async def edit(

@@ -104,8 +104,8 @@ class ThemeName(Choice[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Checks the name. Raises `click.BadParameter`."""
-        own = getattr(ctx.obj, "themes", ()) if ctx is not None else ()
-        return str(value) if value in own else super().convert(value, param, ctx)
+        custom_themes = getattr(ctx.obj, "themes", ()) if ctx is not None else ()
+        return str(value) if value in custom_themes else super().convert(value, param, ctx)
 
 
 class Opt(click.Option):
