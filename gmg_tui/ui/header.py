@@ -71,7 +71,7 @@ def headline(view: View, width: int) -> Row:
 
 
 def _end_pieces(view: View, width: int) -> list[Piece]:
-    """Returns the texts at the right end: node and engine problems, restrictions, marks, and times."""
+    """Returns the pieces at the right end: problems of nodes and the engine, the kind of access, marks, and times."""
     snapshot = view.snapshot
     lost = [node.name for node in snapshot.nodes if node.lost_since is not None]
     silent = [node.name for node in snapshot.nodes if node.lost_since is None and node.silent_s is not None]

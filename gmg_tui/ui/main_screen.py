@@ -95,8 +95,8 @@ class MainScreen(TrueSizeScreen[None]):
     def unavailable_reason(self, action: str) -> str:
         """Returns the reason why an action is not possible on this screen now; empty if it is possible."""
         reasons = {
-            "mark": "the pane hides the workers, esc shows them" if self._view.maximized else "",
-            "search_next": "" if self.log_view.search.query.text else "there is no search, / starts one",
+            "mark": "the pane hides the workers; esc shows them" if self._view.maximized else "",
+            "search_next": "" if self.log_view.search.query.text else "there is no search; / starts one",
             "fold": "" if self._view.nodes else "the session has one machine",
         }
         return reasons.get(action) or self.app.unavailable_reason(action)

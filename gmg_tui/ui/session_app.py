@@ -116,7 +116,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         self.refresh_view()
 
     def target_slots(self) -> list[str]:
-        """Returns the slots that actions apply to: the marked ones if visible, else the selected one unless folded."""
+        """Returns the slots that actions apply to: the marked ones if visible, else the selected one if not folded."""
         view = self.view
         if not view.maximized and all(isinstance(screen, ModalScreen) for screen in self.screen_stack[1:]):
             if marked := [slot for slot in view.slots if slot in view.marked]:

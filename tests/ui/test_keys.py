@@ -150,7 +150,7 @@ async def test_a_key_without_effect_shows_the_reason() -> None:
             await press(pilot, "down")
         for key, text in (
             ("Q", "Queue is not possible: only sweeps and tunings have a queue."),
-            ("n", "Next match is not possible: there is no search, / starts one."),
+            ("n", "Next match is not possible: there is no search; / starts one."),
         ):
             await press(pilot, key)
             await play.sees(pilot, text)
