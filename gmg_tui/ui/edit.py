@@ -62,7 +62,7 @@ class _Field(TextArea):
 
 
 class _Arguments(_Field):
-    """The arguments, in one line that may wrap; `enter` applies the settings."""
+    """The arguments as a single line, which may wrap; `enter` applies the settings."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "screen.apply", "Apply", show=False)]
 

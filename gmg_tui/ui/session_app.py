@@ -202,7 +202,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         return None if worker is None else Path(self.view.session.spec.folder, worker_log(worker))
 
     def job_log_path(self, number: int) -> Path | None:
-        """Returns the path of a job's log, that of rank 0 for a group; None if the job has written nothing."""
+        """Returns the path of a job's log (rank 0's for a group); None if the job has written nothing."""
         paths = Path(self.view.session.spec.folder, LOGS).glob(f"{number:04}-*.log")
         return min(paths, key=lambda path: len(path.name), default=None)
 

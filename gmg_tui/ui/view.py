@@ -42,7 +42,7 @@ class Band(NamedTuple):
 
 
 class View:
-    """The state from which the whole interface is drawn.
+    """The state that the interface shows.
 
     Attributes:
         session: The constant facts about the session.

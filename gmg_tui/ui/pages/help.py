@@ -28,7 +28,7 @@ class Scroll(VerticalScroll):
 
 
 class HelpScreen(Dialog[None]):
-    """The help: the keys of the current page, if any, those of the main screen, and the manual's page."""
+    """The help: the keys of the current page, if any, the main screen's keys, and the manual's page."""
 
     DEFAULT_CSS = """
     HelpScreen {

@@ -1,4 +1,4 @@
-"""The base class of all pages, that of pages with a table, and the page with a job's log."""
+"""The base classes of pages and of pages with a table, and the page with a job's log."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
