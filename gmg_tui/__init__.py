@@ -6,13 +6,13 @@ __version__ = "1.0.0"
 def report_fps(
     fps: float, n_envs: int | None = None, done: float | None = None, total: float | None = None, **metrics: float
 ) -> None:
-    """Print a line that reports a script's speed and progress to gmg-tui; for scripts without Genesis.
+    """Prints a line that reports a script's speed and progress to gmg-tui; for scripts without Genesis.
 
     Args:
         fps: Environment steps per second, over all environments.
-        n_envs: How many environments there are.
-        done: How many of `total` steps are done, in the script's unit.
-        total: How many there are.
+        n_envs: Number of environments.
+        done: Progress towards `total`, in the script's unit, such as iterations.
+        total: Value of `done` at the end.
         metrics: Further numbers, by name: results of the run, as in `tune --metric` and the tables of a sweep.
     """
     import json

@@ -4,11 +4,11 @@ import sys
 
 
 def main() -> None:
-    """Run this process's command line, and exit with its status; 130 after ctrl+c, also while modules are imported."""
+    """Runs this process's command line. Exits with its status, or with 130 after ctrl+c, even during imports."""
     try:
         from gmg_tui.model.secrets import hide_arguments
 
-        hide_arguments()  # before slow imports, as all users see them until then
+        hide_arguments()  # before slow imports: until then all users see the arguments
         from gmg_tui.cli import app as cli
 
         cli.main()

@@ -20,7 +20,7 @@ from msgspec import structs
 import gmg_tui
 from gmg_tui import session as sessions
 from gmg_tui.cli.prestart import PrestartedEngine
-from gmg_tui.machine.files import reading
+from gmg_tui.machine.files import open_for_reading
 from gmg_tui.machine.folders import home, make_private, remove_own
 from gmg_tui.model import AgentSpec, RunSpec
 from gmg_tui.model.errors import GmgError
@@ -84,7 +84,7 @@ def _connect_or_start(line: bytes) -> socket.socket:
     make_private(folder)
     shares_folder = False
     with suppress(OSError, UnicodeDecodeError):
-        engine_id = reading(Path(spec.folder, sessions.NODE_MARK)).read(_CHUNK_BYTES).decode()
+        engine_id = open_for_reading(Path(spec.folder, sessions.NODE_MARK)).read(_CHUNK_BYTES).decode()
         shares_folder = engine_id == agent_spec.session_id
     spec = structs.replace(
         spec,

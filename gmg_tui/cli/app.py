@@ -13,7 +13,7 @@ import click
 from gmg_tui.cli.grammar import OPTIONS_KEY, CommandGroup, ConfiguredCommand, ScriptCommand, own_options
 from gmg_tui.cli.printing import note
 from gmg_tui.model import secrets
-from gmg_tui.model.errors import GmgError, nearest
+from gmg_tui.model.errors import GmgError, suggest
 from gmg_tui.session.options import Opt, Options, Program, complete_session, span
 
 GUIDE = Path(__file__).parents[1] / "guide"
@@ -121,7 +121,7 @@ def run(script: str | None, args: tuple[str, ...], module: bool, **_: Any) -> in
         if script in _group.commands:
             raise GmgError(f"options go after the command: gmg-tui {script} …")
         if "/" not in script and "." not in script:
-            hint = nearest(script, _group.commands) or "; gmg-tui --help lists the commands"
+            hint = suggest(script, _group.commands) or "; gmg-tui --help lists the commands"
             raise GmgError(f"there is no command or script {script}{hint}")
     return _start("run", options, program=_program(script, args, module=module))
 
@@ -251,7 +251,7 @@ def why(words: tuple[str, ...], *, stacks: bool, as_json: bool) -> int:
 def report(names: tuple[str, ...], *, show_env: bool, **options: Any) -> int:
     """Print what a session did, or compare several."""
     if show_env and sys.stdout.isatty():
-        secrets.show()
+        secrets.disable_masking()
     return _call("report", names, **options)
 
 
@@ -301,7 +301,7 @@ def guide(topic: str | None) -> None:
     if topic is not None and topic not in pages:
         found = [name for name, text in pages.items() if topic.lower() in text.lower()]
         hint = f"; see {', '.join(found)}" if found else f"; the topics are: {', '.join(TOPICS)}"
-        raise GmgError(f"there is no topic {topic}{nearest(topic, TOPICS) or hint}")
+        raise GmgError(f"there is no topic {topic}{suggest(topic, TOPICS) or hint}")
     text = pages[topic] if topic is not None else "\n\n".join(pages.values())
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         print(text)

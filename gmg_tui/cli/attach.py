@@ -151,6 +151,6 @@ def _check_summary(spec: RunSpec) -> None:
 def _screen_options(options: Options) -> dict[str, Any]:
     """Returns the keyword arguments for `ui.run`; unmasks secrets if `--show-env` was given on a terminal."""
     if options.show_env and is_terminal():
-        secrets.show()
+        secrets.disable_masking()
     utf8 = draws_utf8(os.environ, getattr(sys.__stderr__, "encoding", ""))
     return {"theme": options.theme, "ascii": options.ascii_only or not utf8, "mouse": not options.no_mouse}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gmg_tui.machine.folders import config_folder
-from gmg_tui.model.errors import GmgError, nearest
+from gmg_tui.model.errors import GmgError, suggest
 from gmg_tui.session.options import LINE, TABLES, Opt
 
 _OTHER_TABLES = ("keys", "readers", "themes")
@@ -36,7 +36,7 @@ def read(file: Path, command: str) -> Settings:
     """Returns the settings in `file` for `command`. Raises `GmgError` if it cannot be read or is invalid."""
     import msgspec  # only if there is a file
 
-    from gmg_tui.machine.files import reading
+    from gmg_tui.machine.files import open_for_reading
     from gmg_tui.machine.toml import MAX_CHARACTERS, parse
 
     class _Tables(msgspec.Struct):
@@ -45,7 +45,7 @@ def read(file: Path, command: str) -> Settings:
         themes: dict[str, dict[str, str]] = {}
 
     try:
-        with reading(file) as stream:
+        with open_for_reading(file) as stream:
             data = parse(stream.read(MAX_CHARACTERS + 1).decode())
         tables = msgspec.convert({name: data[name] for name in _OTHER_TABLES if name in data}, _Tables)
     except OSError as error:
@@ -80,7 +80,7 @@ def _values(table: dict[str, Any], options: Iterable[Opt], prefix: str, tables: 
         opt = by_name.get(dashed)
         if opt is None:
             settable = [setting for setting, candidate in by_name.items() if LINE not in candidate.marks]
-            hint = f"; it is a table: [{name}]" if name in tables else nearest(dashed, [*settable, *tables])
+            hint = f"; it is a table: [{name}]" if name in tables else suggest(dashed, [*settable, *tables])
             raise GmgError(f"{prefix}{name} is not a setting{hint}")
         if LINE in opt.marks:
             raise GmgError(f"{prefix}{name} is not a setting; give --{dashed} on the command line")

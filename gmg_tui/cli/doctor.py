@@ -202,7 +202,7 @@ def check_gpus(nvml: NvmlView) -> Finding:
     text = ", ".join(f"{number} x {name}" for name, number in names.items()) or "none answers"
     if instances := sum(gpu.mig_index is not None and gpu.trouble is None for gpu in nvml.gpus):
         text += f" with {units.count(instances, 'MIG instance')}"
-    if trouble := selection.no_answers(nvml.gpus):
+    if trouble := selection.describe_silent(nvml.gpus):
         return Finding("GPUs", WARN if nvml.whole_gpus else FAIL, f"{text}; {trouble}")
     return Finding("GPUs", OK, text)
 

@@ -10,7 +10,7 @@ from gmg_tui.machine.blocking_calls import begin
 from gmg_tui.machine.gpu import driver
 from gmg_tui.machine.gpu.nvml import NvmlUnavailable, open_nvml
 from gmg_tui.machine.gpu.processes import describe, process_text
-from gmg_tui.machine.gpu.selection import no_answers, slot_of
+from gmg_tui.machine.gpu.selection import describe_silent, slot_of
 from gmg_tui.model import Gpu, GpuSample, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.results import table
@@ -26,7 +26,7 @@ def gpus(*, as_json: bool) -> int:
     if as_json:
         print_json([to_json(*reading) for reading in readings])
     else:
-        remark = no_answers(gpu for gpu, _ in readings) if readings else "the driver reports no GPU"
+        remark = describe_silent(gpu for gpu, _ in readings) if readings else "the driver reports no GPU"
         table.print_table(COLUMNS, readings, *filter(None, [remark]), *_process_lines(readings))
     return 0
 
@@ -116,12 +116,12 @@ COLUMNS: tuple[Column[_Reading], ...] = (
     _MEMORY,
     Column(
         "power",
-        lambda reading: format_with_limit(reading[1].power_w, reading[1].power_limit_w, units.whole),
+        lambda reading: format_with_limit(reading[1].power_w, reading[1].power_limit_w, units.rounded),
         "W",
         priority=70,
     ),
     _TEMPERATURE,
-    Column("sm_clock_mhz", lambda reading: reading[1].sm_clock_mhz, "SM", "MHz", units.whole, priority=50),
+    Column("sm_clock_mhz", lambda reading: reading[1].sm_clock_mhz, "SM", "MHz", units.rounded, priority=50),
     Column(
         "processes", lambda reading: None if reading[1].processes is None else len(reading[1].processes), priority=55
     ),

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from gmg_tui.cli import config
 from gmg_tui.cli.config import Settings
 from gmg_tui.cli.printing import make_streams_safe, note
-from gmg_tui.model.errors import GmgError, nearest
+from gmg_tui.model.errors import GmgError, suggest
 from gmg_tui.session.options import EXCLUSIVE, SCREEN, TABLES, Opt, Options
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Command(click.Command):
             places = {"demo": "the example go after --", "sweep": "a script go after --script SCRIPT"}
             place = places.get(self.name or "", "the script go after it")
             script_hint = f", and options of {place}" if isinstance(self, ScriptCommand) else ""
-            hint = nearest(name, error.possibilities or (), _MIN_SIMILARITY)
+            hint = suggest(name, error.possibilities or (), _MIN_SIMILARITY)
             hint = hint or f"; gmg-tui {self.name} --help lists them{script_hint}"
             raise click.UsageError(f"there is no option {name}{hint}", ctx) from None
 

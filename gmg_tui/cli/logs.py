@@ -11,7 +11,7 @@ from typing import BinaryIO, NamedTuple
 from gmg_tui import session as sessions
 from gmg_tui.machine import files
 from gmg_tui.model import WorkerState
-from gmg_tui.model.errors import GmgError, listed, nearest
+from gmg_tui.model.errors import GmgError, join_words, suggest
 from gmg_tui.model.text import clean
 from gmg_tui.session.store.reader import open_store
 
@@ -69,7 +69,7 @@ def logs(words: tuple[str, ...], *, follow: bool, max_lines: int | None = None) 
 def _open(entry: sessions.SessionEntry, log: _Log) -> BinaryIO:
     """Opens a log. Raises `GmgError`."""
     try:
-        return files.reading(log.path)
+        return files.open_for_reading(log.path)
     except FileNotFoundError:
         raise GmgError(f"{log.label} of session {entry.name} has not written a log yet ({log.path})", 1) from None
     except OSError as error:
@@ -84,14 +84,14 @@ def _choose(entry: sessions.SessionEntry, word: str | None) -> _Log:
         failed = [log for log in logs if log.state == WorkerState.FAILED]
         candidates = logs if len(logs) == 1 else failed
         if len(candidates) != 1:
-            choices = listed(f"{log.label} {log.state}" for log in failed or logs) or "no worker yet"
+            choices = join_words(f"{log.label} {log.state}" for log in failed or logs) or "no worker yet"
             example = f"gmg-tui logs {entry.name} {next((log.names[0] for log in failed or logs), 'SLOT')}"
             raise GmgError(f"{entry.name} has {choices}; choose one, as in: {example}")
         return candidates[0]
     matches = [log for log in all_logs if word in log.names]
     if not matches:
-        choices = f"; {entry.name} has {listed(log.label for log in logs)}"
-        hint = nearest(word, [folder.name for folder in sessions.folders()])
+        choices = f"; {entry.name} has {join_words(log.label for log in logs)}"
+        hint = suggest(word, [folder.name for folder in sessions.folders()])
         raise GmgError(f"there is no session, slot or job {word}{hint or choices}")
     return min(matches, key=lambda log: (log.names.index(word), log.age))
 
@@ -153,7 +153,7 @@ def _open_replacement(file: BinaryIO, path: Path) -> BinaryIO | None:
     try:
         if os.path.samestat(os.fstat(file.fileno()), path.stat()):
             return None
-        return files.reading(path)
+        return files.open_for_reading(path)
     except OSError:
         return None  # removed, and not written again yet
 

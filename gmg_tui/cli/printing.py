@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
-from gmg_tui.model.text import encoded, escape_json, safe
+from gmg_tui.model.text import encode_lossy, escape_json, safe
 
 
 class SafeStream:
@@ -37,7 +37,7 @@ def print_json(content: Any) -> None:
     """Prints JSON to standard output."""
     import msgspec  # most commands print no JSON
 
-    print(escape_json(msgspec.json.format(encoded(msgspec.json.encode, content), indent=2).decode()))
+    print(escape_json(msgspec.json.format(encode_lossy(msgspec.json.encode, content), indent=2).decode()))
 
 
 def print_data(chunks: Iterable[bytes]) -> None:

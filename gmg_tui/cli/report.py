@@ -9,7 +9,7 @@ from typing import Any
 from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note, print_data, print_json
 from gmg_tui.machine.files import write_atomic
-from gmg_tui.model.errors import GmgError, listed
+from gmg_tui.model.errors import GmgError, join_words
 from gmg_tui.results import bundle as archive
 from gmg_tui.results import column as columns
 from gmg_tui.results import json_csv_export, metric_curves, report_text
@@ -42,7 +42,7 @@ def report(names: Sequence[str], *, best: str | None, fail_below: float | None, 
         comparison = _compare(names, export, value)
         if fail_below is None or not (slower := comparison.find_slower(fail_below)):
             return 0
-        note(f"gmg-tui: {listed(slower)}: more than {fail_below:g} % slower than {names[0]}")
+        note(f"gmg-tui: {join_words(slower)}: more than {fail_below:g} % slower than {names[0]}")
         return 1
     if fail_below is not None:
         raise GmgError("--fail-below compares sessions; give two names")

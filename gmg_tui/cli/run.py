@@ -65,12 +65,12 @@ def _simulated_args(count: int, *, ranks: bool) -> tuple[str, ...]:
 def _has_gpu() -> bool:
     """True if a GPU answers; prints a note if the driver or all GPUs fail to answer."""
     from gmg_tui.machine.gpu.nvml import NvmlUnavailable, open_nvml
-    from gmg_tui.machine.gpu.selection import no_answers
+    from gmg_tui.machine.gpu.selection import describe_silent
 
     try:
         with waiting("asking the driver"):
             _, gpus = open_nvml()
-        trouble = no_answers(gpus)
+        trouble = describe_silent(gpus)
     except NvmlUnavailable as error:
         gpus, trouble = (), str(error)
     any_answers = any(gpu.trouble is None for gpu in gpus)

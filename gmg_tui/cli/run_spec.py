@@ -17,7 +17,7 @@ from gmg_tui.diagnosis.kinds import KINDS
 from gmg_tui.machine.folders import remove_own
 from gmg_tui.machine.gpu.selection import wants_free
 from gmg_tui.model import AlertAction, DdpSpec, JobRecord, NodesSpec, RestartMode, RunSpec, Session, StartMode, units
-from gmg_tui.model.errors import GmgError, nearest
+from gmg_tui.model.errors import GmgError, suggest
 from gmg_tui.scripts import interpreter, torchrun
 from gmg_tui.scripts.readers import formats
 from gmg_tui.session.options import RUN, SWEEP, SWEEP_ONLY, TUNE, TUNE_ONLY, Options, Program
@@ -223,7 +223,7 @@ def parse_alert_actions(pairs: Iterable[str]) -> dict[str, AlertAction]:
     for pair in pairs:
         kind, _, action = pair.partition("=")
         if kind not in KINDS:
-            hint = nearest(kind, KINDS) or f"; alerts are: {', '.join(KINDS)}"
+            hint = suggest(kind, KINDS) or f"; alerts are: {', '.join(KINDS)}"
             raise GmgError(f"--on {pair}: there is no alert {kind}{hint}")
         if action not in {*AlertAction}:
             raise GmgError(f"--on {pair}: give {kind}= with one of {', '.join(AlertAction)}")

@@ -19,7 +19,7 @@ from gmg_tui.cli.printing import note
 from gmg_tui.jobs.argument_placeholders import as_text, fill, names_in, values_for
 from gmg_tui.jobs.sweep import plan
 from gmg_tui.jobs.sweep.settings import Settings, from_options, parse_sets, read
-from gmg_tui.machine.files import reading, write_atomic
+from gmg_tui.machine.files import open_for_reading, write_atomic
 from gmg_tui.model import JobRecord, RunSpec, Session, Slot, SweepSpec, WorkerState, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.results import table as tables
@@ -104,7 +104,10 @@ def _resume(options: Options, engine: PrestartedEngine) -> int:
     if not has_jobs_to_run:
         note(f"every job of {spec.name} has ended{'; --retry-failed runs the failed ones again' if failed else ''}")
         if spec.summary is not None:
-            with suppress(OSError), reading(Path(spec.folder) / sessions.SUMMARY) as file:  # reported by `conclude`
+            with (
+                suppress(OSError),
+                open_for_reading(Path(spec.folder) / sessions.SUMMARY) as file,
+            ):  # reported by `conclude`
                 write_atomic(Path(spec.summary), file)
         finished = all(job.state is WorkerState.FINISHED for job in jobs)
         return conclude(spec, 1 if failed else 0 if finished else 130, options.given.get("best"))

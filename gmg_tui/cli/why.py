@@ -11,7 +11,7 @@ from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note, print_json
 from gmg_tui.diagnosis.verdicts import judge
 from gmg_tui.model import SpeedFacts, Verdict
-from gmg_tui.model.errors import GmgError, listed
+from gmg_tui.model.errors import GmgError, join_words
 from gmg_tui.model.text import one_line
 from gmg_tui.results import table
 from gmg_tui.results.job_columns import as_plain
@@ -71,7 +71,9 @@ async def _judge_workers(
     async with answering(client):
         slots = [worker.slot for worker in client.welcome.snapshot.workers]
         if slot is not None and slot not in slots:
-            raise GmgError(f"there is no session or worker {slot}; {entry.name} has {listed(slots) or 'no worker yet'}")
+            raise GmgError(
+                f"there is no session or worker {slot}; {entry.name} has {join_words(slots) or 'no worker yet'}"
+            )
         chosen = slots if slot is None else [slot]
         coroutines = (_judge_worker(client, name, stacks=stacks) for name in chosen)
         results = dict(zip(chosen, await asyncio.gather(*coroutines, return_exceptions=True), strict=True))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from gmg_tui.machine.cgroup import MemoryRoom
+from gmg_tui.machine.cgroup import MemoryLimit
 from gmg_tui.model import GpuProcess, GpuSample, Sign, Worker, WorkerState
 from gmg_tui.model.curves import BrokenMetric
 
@@ -34,7 +34,7 @@ class Facts(Struct, frozen=True):
     """The sample of the slot's GPU; None on a CPU slot."""
     signs: tuple[Sign, ...] = ()
     """Observations from the output, the process tree and the agent."""
-    room: MemoryRoom | None = None
+    room: MemoryLimit | None = None
     """The limit and usage of the RAM that the worker's processes share."""
     vram_mib: float | None = None
     """The GPU memory of the worker's processes."""

@@ -38,7 +38,7 @@ def evidence(facts: SpeedFacts) -> Iterator[str]:
         return
     load, shares, spot = load_of(facts), facts.shares, facts.hot_spot
     if shares is not None:
-        yield "time: " + ", ".join(f"{name} {pct(share)}" for name, share in shares.parts.items() if share >= 1)
+        yield "time: " + ", ".join(f"{name} {pct(share)}" for name, share in shares.by_name.items() if share >= 1)
     if load.main_cpu_pct is not None:
         yield f"main thread {pct(load.main_cpu_pct)} of a core"
     if facts.gpu_util_pct is not None:

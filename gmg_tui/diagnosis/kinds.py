@@ -141,7 +141,7 @@ def _find_memory(facts: Facts, history: History) -> Sign | None:
     room = facts.room
     if room is None or not facts.is_live or 100 * room.used_mib < _FULL_RAM_PCT * room.limit_mib:
         return None
-    share = units.whole(100 * room.used_mib / room.limit_mib)
+    share = units.rounded(100 * room.used_mib / room.limit_mib)
     text = f"RAM {share} % full: {units.mib(room.used_mib)} of {units.mib(room.limit_mib)} of the {room.owner}"
     return Sign("memory", text, "the kernel kills a process once it is full")
 
@@ -161,7 +161,7 @@ def _find_idle(facts: Facts, history: History) -> Sign | None:
     util = facts.sample.gpu_util_pct if facts.sample is not None else None
     if util is None or util >= _IDLE_GPU_PCT or not facts.is_running or facts.worker.backend == "cpu":
         return None
-    return Sign("idle", f"the GPU is at {units.whole(util)} % while the worker runs", "press w to see why")
+    return Sign("idle", f"the GPU is at {units.rounded(util)} % while the worker runs", "press w to see why")
 
 
 def _find_shared(facts: Facts, history: History) -> Sign | None:

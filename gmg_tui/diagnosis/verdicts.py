@@ -45,7 +45,7 @@ def _gpu_is_below(facts: SpeedFacts, util_pct: float) -> bool:
 
 def _largest_share(facts: SpeedFacts) -> tuple[str, float]:
     """Returns the activity with the largest share of the time, empty if unknown, and the share in percent."""
-    shares = facts.shares.parts.items() if facts.shares is not None else ()
+    shares = facts.shares.by_name.items() if facts.shares is not None else ()
     return max(shares, key=lambda share: share[1], default=("", 0.0))
 
 

@@ -131,7 +131,7 @@ def _rank_behind(slot: EngineSlot, group: Iterable[EngineSlot], facts: SpeedFact
         if view is None or view.group is None or facts.state is not WorkerState.RUNNING:
             continue
         rank = f"rank {view.group.rank} ({view.slot})"
-        if view.state.beginning:
+        if view.state.starting_up:
             return f"{rank}, which is {view.phase.value or view.state.value}"
         attempt = other.worker.newest if other.worker is not None else None
         if busy_pct is not None and isinstance(attempt, LocalAttempt) and attempt.life is Life.ALIVE:

@@ -212,7 +212,7 @@ class Reporter:
             known = [progress for worker in snapshot.workers if (progress := worker.newest.progress) is not None]
             shares = [progress.done / progress.total for progress in known if progress.total]
             if shares:
-                yield f"{units.whole(100 * min(shares))} % done"
+                yield f"{units.rounded(100 * min(shares))} % done"
         stuck = sum(worker.stuck for worker in snapshot.workers)
         if stuck:
             yield f"⚠ {stuck} stuck"

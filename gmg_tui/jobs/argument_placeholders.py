@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from gmg_tui.model import Slot
-from gmg_tui.model.errors import GmgError, listed, nearest
+from gmg_tui.model.errors import GmgError, join_words, suggest
 
 NAMES = ("slot", "gpu", "i", "n", "seed")
 """Placeholders of every worker."""
@@ -75,7 +75,7 @@ def check_names(texts: Iterable[str], known: Sequence[str]) -> None:
     """Raises `GmgError` for a placeholder that is not `known`, such as a mistyped one."""
     for name in (name for text in texts for name in names_in(text)):
         if name not in known:
-            hint = nearest(name, known) or f"; there are: {listed(known)}"
+            hint = suggest(name, known) or f"; there are: {join_words(known)}"
             raise GmgError(f"{{{name}}} has no value{hint}; literal braces are {{{{{name}}}}}")
 
 

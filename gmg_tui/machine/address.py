@@ -1,6 +1,6 @@
-"""The address of this machine for other machines.
+"""The address by which other machines reach this one.
 
-It comes from the route to another machine: Debian and Ubuntu map the host's own name to 127.0.1.1 in `/etc/hosts`.
+It is the source address of the route to another machine: Debian and Ubuntu map the host's own name to 127.0.1.1 in `/etc/hosts`.
 """
 
 import socket
@@ -14,8 +14,8 @@ _OUTSIDE_ADDRESS = "192.0.2.1"
 _DISCARD_PORT = 9
 
 
-def started_from(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the machines that started a process by ssh or Slurm, from its environment."""
+def launch_hosts(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the machines from which ssh or Slurm started a process, according to its environment."""
     client, *_ = environ.get("SSH_CONNECTION", "").split() or [""]
     names = (client, environ.get("SLURM_LAUNCH_NODE_IPADDR", ""), environ.get("SLURM_SUBMIT_HOST", ""))
     return tuple(filter(None, names))
@@ -46,8 +46,8 @@ def address_for(peers: Iterable[str]) -> str | None:
     """
     for peer in (*peers, _OUTSIDE_ADDRESS):
         with suppress(OSError, UnicodeError):  # unknown names, no route
-            found = socket.getaddrinfo(peer, _DISCARD_PORT, type=socket.SOCK_DGRAM)
-            for family, kind, protocol, _, target in sorted(found, key=lambda info: info[0] != socket.AF_INET):
+            infos = socket.getaddrinfo(peer, _DISCARD_PORT, type=socket.SOCK_DGRAM)
+            for family, kind, protocol, _, target in sorted(infos, key=lambda info: info[0] != socket.AF_INET):
                 address = _source_address(family, kind, protocol, target)
                 if address is not None:
                     return address

@@ -1,11 +1,11 @@
-"""Calls that may block forever, such as to a driver or a disk, without delaying the end of the process."""
+"""Calls that may block forever, as to a driver or a disk, in threads that do not delay the end of the process."""
 
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import ParamSpec, TypeVar
 
-RETRY_S = 0.2
+_THREAD_RETRY_S = 0.2
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -34,8 +34,8 @@ async def in_daemon_thread(function: Callable[_P, _T], *args: _P.args, **kwargs:
 
     while True:
         try:
-            begun = begin(function, *args, **kwargs)
+            future = begin(function, *args, **kwargs)
         except RuntimeError:  # for example, a script has used up the container's processes
-            await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(_THREAD_RETRY_S)
         else:
-            return await asyncio.wrap_future(begun)
+            return await asyncio.wrap_future(future)

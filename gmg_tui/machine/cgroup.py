@@ -50,9 +50,9 @@ def _levels(point: Path, root: str, path: str) -> Iterator[Path]:
 
     In a container without a cgroup namespace, the path is the machine's, and only the container's own cgroup is mounted.
     """
-    within = PurePosixPath(path)
-    inside = within.is_relative_to(root) and ".." not in within.parts
-    relative = within.relative_to(root) if inside else PurePosixPath()
+    group = PurePosixPath(path)
+    is_mounted = group.is_relative_to(root) and ".." not in group.parts
+    relative = group.relative_to(root) if is_mounted else PurePosixPath()
     yield from (point / level for level in (relative, *relative.parents))
 
 
@@ -66,8 +66,8 @@ def _quota(folder: Path) -> float | None:
     return None
 
 
-def throttled_periods(proc: Path = _SELF) -> list[tuple[int, int]]:
-    """Returns the number of quota periods of each cgroup, and of those that exhausted the CPU quota."""
+def quota_periods(proc: Path = _SELF) -> list[tuple[int, int]]:
+    """Returns the number of CPU quota periods of each cgroup, and how many of them were throttled."""
     periods = []
     for folder in folders("cpu", proc):
         with suppress(OSError, KeyError, ValueError):
@@ -75,7 +75,7 @@ def throttled_periods(proc: Path = _SELF) -> list[tuple[int, int]]:
     return periods
 
 
-class MemoryRoom(NamedTuple):
+class MemoryLimit(NamedTuple):
     """A RAM limit, and the usage of all processes that share it."""
 
     limit_mib: float
@@ -89,14 +89,14 @@ class Memory:
     """The memory limits of the cgroups at `folders`, and of the machine; readable even after a process's end.
 
     Attributes:
-        room: The limit with the least free memory at the last `read`; None if unknown.
-        oom_kills: The number of OOM kills by then, in the innermost cgroup if one has a limit, else on the machine.
+        tightest: The limit with the least free memory at the last `read`; None if unknown.
+        oom_kills: The number of OOM kills at that time, in the innermost cgroup if one has a limit, else on the machine.
     """
 
     def __init__(self, folders: Iterable[Path], proc: Path = _SELF.parent) -> None:
         self._proc, self._folders = proc, list(folders)
         self._read_at = -math.inf
-        self.room: MemoryRoom | None = None
+        self.tightest: MemoryLimit | None = None
         self.oom_kills = 0
         self.is_limited = any(_memory_limit(folder) is not None for folder in self._folders)
         """True if a cgroup has a limit: OOM kills there concern this session."""
@@ -105,15 +105,15 @@ class Memory:
         self._events = innermost if innermost is not None and self.is_limited else proc / "vmstat"
 
     def read(self, now: float) -> None:
-        """Reads the limits at `now` (monotonic seconds), once for all processes that share them."""
+        """Reads the limits at `now` (monotonic seconds), unless a process that shares them has done so."""
         if now <= self._read_at:
             return
         self._read_at = now
-        rooms = [room for folder in self._folders if (room := _memory_limit(folder)) is not None]
+        limits = [limit for folder in self._folders if (limit := _memory_limit(folder)) is not None]
         with suppress(OSError, KeyError, ValueError):
             total, available = (_field(self._proc / "meminfo", name) / 1024 for name in ("MemTotal", "MemAvailable"))
-            rooms.append(MemoryRoom(total, total - available, "machine"))
-        self.room = min(rooms, key=lambda room: room.limit_mib - room.used_mib, default=self.room)
+            limits.append(MemoryLimit(total, total - available, "machine"))
+        self.tightest = min(limits, key=lambda limit: limit.limit_mib - limit.used_mib, default=self.tightest)
         self.oom_kills = _oom_kills(self._events) or 0
 
 
@@ -123,7 +123,7 @@ def _oom_kills(file: Path) -> int | None:
     return None
 
 
-def _memory_limit(folder: Path) -> MemoryRoom | None:
+def _memory_limit(folder: Path) -> MemoryLimit | None:
     for limit, usage, cache in (
         ("memory.max", "memory.current", "inactive_file"),
         ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -131,7 +131,7 @@ def _memory_limit(folder: Path) -> MemoryRoom | None:
         with suppress(OSError, KeyError, ValueError):  # "max" is not a number
             limit_mib = int((folder / limit).read_text()) / _MIB
             used = int((folder / usage).read_text()) - _field(folder / "memory.stat", cache)
-            return MemoryRoom(limit_mib, max(0, used) / _MIB, "cgroup") if limit_mib < _UNLIMITED_MIB else None
+            return MemoryLimit(limit_mib, max(0, used) / _MIB, "cgroup") if limit_mib < _UNLIMITED_MIB else None
     return None
 
 

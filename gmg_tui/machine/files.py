@@ -22,7 +22,7 @@ TAIL_BYTES = 64 << 20
 _MAX_LINE_BYTES = 64 << 10
 """Bytes to search for the end of a line; a longer line is cut in two."""
 _COPY_BYTES = 1 << 20
-_NOTE = re.compile(rb"\n\[gmg-tui\] (\d{1,3}(?:,\d{3}){0,5}) bytes are cut out here: [^\n]*\n")
+_CUT_NOTE = re.compile(rb"\n\[gmg-tui\] (\d{1,3}(?:,\d{3}){0,5}) bytes are cut out here: [^\n]*\n")
 _MAX_NOTE_BYTES = 200
 MAX_LINKS = 40
 _MAX_COMPONENTS = 1000
@@ -68,14 +68,14 @@ def _resolve(path: Path) -> Path:
     The kernel's `protected_symlinks` covers folders with the sticky bit only. Checks each component once: in a folder that
     others can write to, it may change between two checks.
     """
-    ours = (os.geteuid(), 0)
+    trusted_owners = (os.geteuid(), 0)
     for _ in range(MAX_LINKS):
-        folder, is_open = Path("/"), False
+        folder, is_world_writable = Path("/"), False
         for folder, status, _ in components(path.parent):
             is_link = stat.S_ISLNK(status.st_mode)
-            if is_link and is_open and status.st_uid not in ours:
+            if is_link and is_world_writable and status.st_uid not in trusted_owners:
                 raise PermissionError(errno.EACCES, "a link of another user", str(folder))
-            is_open = not is_link and bool(status.st_mode & stat.S_IWOTH)
+            is_world_writable = not is_link and bool(status.st_mode & stat.S_IWOTH)
         path = folder / path.name
         try:
             status = path.lstat()
@@ -83,7 +83,7 @@ def _resolve(path: Path) -> Path:
             return path
         if not stat.S_ISLNK(status.st_mode):
             return path
-        if status.st_uid not in ours:
+        if status.st_uid not in trusted_owners:
             raise PermissionError(errno.EACCES, "a link of another user", str(path))
         path = path.parent / path.readlink()
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
@@ -94,16 +94,16 @@ def components(path: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
 
     Starts at the root. Raises `OSError` if one is missing, or for a loop of links.
     """
-    at, names = Path("/"), [*reversed(Path(os.path.abspath(path)).parts[1:])]  # noqa: PTH100 - keeps links
+    component, names = Path("/"), [*reversed(Path(os.path.abspath(path)).parts[1:])]  # noqa: PTH100 - keeps links
     for _ in range(_MAX_COMPONENTS):
-        status = at.lstat()
-        yield at, status, not names
+        status = component.lstat()
+        yield component, status, not names
         if stat.S_ISLNK(status.st_mode):
-            names += reversed((at.parent / at.readlink()).parts[1:])
-            at = Path("/")
+            names += reversed((component.parent / component.readlink()).parts[1:])
+            component = Path("/")
         if not names:
             return
-        at = at.parent if (name := names.pop()) == ".." else at / name
+        component = component.parent if (name := names.pop()) == ".." else component / name
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
 
 
@@ -125,7 +125,7 @@ def open_regular(path: Path | str, flags: int = os.O_RDONLY, *, folder: int | No
     raise OSError(errno.EINVAL, "not a regular file", str(path))
 
 
-def reading(path: Path) -> BinaryIO:
+def open_for_reading(path: Path) -> BinaryIO:
     """Opens a regular file for reading. Raises `OSError`."""
     return os.fdopen(open_regular(path), "rb")
 
@@ -148,18 +148,18 @@ def lock_trouble(folder: Path, lock: Callable[[int, int], object]) -> str | None
 
 def start_of_last_lines(file: int, lines: int) -> int:
     """Returns the offset at which the last `lines` lines of an open file begin. Raises `OSError`."""
-    at = os.fstat(file).st_size
-    line_ends = lines + (os.pread(file, 1, at - 1) == b"\n") if at and lines else 0
-    while line_ends > 0 and at > 0:
-        begin = max(0, at - _MAX_LINE_BYTES)
-        block = os.pread(file, at - begin, begin)
+    offset = os.fstat(file).st_size
+    line_ends = lines + (os.pread(file, 1, offset - 1) == b"\n") if offset and lines else 0
+    while line_ends > 0 and offset > 0:
+        begin = max(0, offset - _MAX_LINE_BYTES)
+        block = os.pread(file, offset - begin, begin)
         if (count := block.count(b"\n")) >= line_ends:
             cut = len(block)
             for _ in range(line_ends):
                 cut = block.rfind(b"\n", 0, cut)
             return begin + cut + 1
-        line_ends, at = line_ends - count, begin
-    return at
+        line_ends, offset = line_ends - count, begin
+    return offset
 
 
 class Cut(NamedTuple):
@@ -183,7 +183,7 @@ class Cut(NamedTuple):
 def find_cut(log: BinaryIO) -> Cut:
     """Returns the gap in the middle of `log`. Raises `OSError`."""
     log.seek(0)
-    note = _NOTE.search(log.read(HEAD_BYTES + _MAX_NOTE_BYTES))
+    note = _CUT_NOTE.search(log.read(HEAD_BYTES + _MAX_NOTE_BYTES))
     return Cut() if note is None else Cut(note.start(), note.end(), int(note[1].replace(b",", b"")))
 
 
@@ -196,12 +196,12 @@ def cut_log(path: Path, max_bytes: int) -> None:
     temporary = path.with_name(f".{path.name}.cut")
     try:
         new_file = open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        with os.fdopen(new_file, "wb") as new, reading(path) as old:
-            before = find_cut(old)
+        with os.fdopen(new_file, "wb") as new, open_for_reading(path) as old:
+            old_cut = find_cut(old)
             size = old.seek(0, os.SEEK_END)
-            head = before.start or _after_line(old, min(HEAD_BYTES, max_bytes // 4) - _MAX_LINE_BYTES)
-            tail = _after_line(old, max(size - min(TAIL_BYTES, max_bytes // 4), before.end, head))
-            missing = before.in_stream(tail) - head
+            head = old_cut.start or _after_line(old, min(HEAD_BYTES, max_bytes // 4) - _MAX_LINE_BYTES)
+            tail = _after_line(old, max(size - min(TAIL_BYTES, max_bytes // 4), old_cut.end, head))
+            missing = old_cut.in_stream(tail) - head
             _copy(old, 0, new, head)
             new.write(f"\n[gmg-tui] {missing:,} bytes are cut out here: --log-max is {max_bytes >> 20} MiB\n".encode())
             _copy(old, tail, new, size - tail)

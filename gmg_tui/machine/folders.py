@@ -27,7 +27,7 @@ _MAX_LISTED_ENTRIES = 10_000
 """Maximum entries to read in a shared folder, and in any folder per pass."""
 _MAX_REMOVED_ENTRIES = 100_000
 """Maximum entries to remove from an abandoned folder."""
-_MAX_ATTEMPTS = 10
+_MAX_CREATE_ATTEMPTS = 10
 
 
 def home(environ: Mapping[str, str] = os.environ) -> Path | None:
@@ -75,8 +75,8 @@ def user_name(uid: int) -> str:
         return f"user {uid}"
 
 
-def names_of(owned: Iterable[tuple[Path, int]]) -> list[str]:
-    """Returns the names of the users in `owned`, from `owners`; unlike IDs, names mean the same people on other machines."""
+def owner_names(owned: Iterable[tuple[Path, int]]) -> list[str]:
+    """Returns the names of the users in `owned`, from `owners`: names, unlike IDs, mean the same users on other machines."""
     names = set()
     for _, uid in owned:
         with suppress(KeyError):
@@ -105,18 +105,18 @@ def distrust(folder: Path, *, shared: bool = False, must_exist: bool = False) ->
     writable by all if they have the sticky bit, unless the rest of the path is missing: anyone could create that next.
     With `must_exist`, raises `OSError` if anything is missing.
     """
-    administrators, is_open = _administrators(), False
+    administrators, is_world_writable = _administrators(), False
     try:
         for component, status, is_last in components(folder):
             if (reason := _distrust(status, administrators, own=is_last and not shared)) is not None:
                 return f"{component} {reason}"
-            is_open = bool(status.st_mode & stat.S_IWOTH) and not stat.S_ISLNK(status.st_mode)
+            is_world_writable = bool(status.st_mode & stat.S_IWOTH) and not stat.S_ISLNK(status.st_mode)
             # Where all can write, an unmapped owner may be anyone.
-            administrators = (0,) if is_open else _administrators()
+            administrators = (0,) if is_world_writable else _administrators()
     except OSError:
         if must_exist:
             raise
-        return f"{folder} is missing, and {component} can be changed by all users" if is_open else None
+        return f"{folder} is missing, and {component} can be changed by all users" if is_world_writable else None
     return None
 
 
@@ -194,7 +194,7 @@ def make_private(folder: Path) -> None:
 def make_locked(parent: Path, prefix: str) -> LockedFolder:
     """Creates a private folder in `parent`, which may be shared, and locks it. Raises `OSError`."""
     check_own(parent, shared=True)
-    for _ in range(_MAX_ATTEMPTS):
+    for _ in range(_MAX_CREATE_ATTEMPTS):
         path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         path.chmod(0o700)  # whatever the umask
         if (folder := _lock(path)) is not None:
@@ -251,16 +251,16 @@ def empty_folder(descriptor: int, max_entries: int | None = None) -> None:
     Moves inner folders up and empties them one by one, so that depth costs neither stack nor descriptors. Raises `OSError`
     if an entry could not be removed, or if there were more.
     """
-    for removed, (name, is_folder, where) in enumerate(_entries(descriptor), 1):
+    for removed, (name, is_folder, parent) in enumerate(_entries(descriptor), 1):
         if max_entries is not None and removed > max_entries:
             raise OSError(errno.EFBIG, "too many files", name)
         if not is_folder:
-            os.unlink(name, dir_fd=where)
-        elif where == descriptor:
-            os.rmdir(name, dir_fd=where)
+            os.unlink(name, dir_fd=parent)
+        elif parent == descriptor:
+            os.rmdir(name, dir_fd=parent)
         else:
-            os.close(_open_folder(name, where))  # a folder can be moved only if it is writable
-            os.rename(name, f".{os.urandom(8).hex()}", src_dir_fd=where, dst_dir_fd=descriptor)
+            os.close(_open_folder(name, parent))  # a folder can be moved only if it is writable
+            os.rename(name, f".{os.urandom(8).hex()}", src_dir_fd=parent, dst_dir_fd=descriptor)
 
 
 def files_in(folder: Path) -> Iterator[os.stat_result]:
@@ -292,15 +292,15 @@ def write_own(path: Path, data: bytes | Iterable[bytes]) -> None:
 
 def _entries(descriptor: int) -> Iterator[tuple[str, bool, int]]:
     """Yields the entries of a folder and its inner folders until all are gone: name, True for a folder, parent's descriptor."""
-    while listed := _list(descriptor):
-        for name, is_folder in listed:
+    while entries := _list(descriptor):
+        for name, is_folder in entries:
             if is_folder:
                 inner = _open_folder(name, descriptor)
                 try:
                     if os.fstat(inner).st_dev != os.fstat(descriptor).st_dev:
                         raise OSError(errno.EXDEV, "another file system is mounted there", name)
-                    while inside := _list(inner):
-                        yield from ((*entry, inner) for entry in inside)
+                    while inner_entries := _list(inner):
+                        yield from ((*entry, inner) for entry in inner_entries)
                 finally:
                     os.close(inner)
             yield name, is_folder, descriptor
@@ -311,16 +311,16 @@ def _list(descriptor: int) -> list[tuple[str, bool]]:
         return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(entries, _MAX_LISTED_ENTRIES)]
 
 
-def _open_folder(name: str, where: int | None = None) -> int:
-    """Opens a folder, and makes it accessible to this user if it is theirs. Raises `OSError`."""
-    found = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=where)
+def _open_folder(name: str, parent: int | None = None) -> int:
+    """Opens a folder by its name in the open folder `parent`; first gives its owner, if this user, all access. Raises `OSError`."""
+    path_only = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
-        status, itself = os.fstat(found), f"/proc/self/fd/{found}"
+        status, link = os.fstat(path_only), f"/proc/self/fd/{path_only}"
         if status.st_uid == os.getuid() and status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
-            os.chmod(itself, stat.S_IRWXU)  # noqa: PTH101 - by its descriptor
-        return os.open(itself, _FOLDER_FLAGS & ~os.O_NOFOLLOW)
+            os.chmod(link, stat.S_IRWXU)  # noqa: PTH101 - by its descriptor
+        return os.open(link, _FOLDER_FLAGS & ~os.O_NOFOLLOW)
     finally:
-        os.close(found)
+        os.close(path_only)
 
 
 def runtime_folder() -> Path | None:

@@ -64,16 +64,16 @@ def pin(pid: int, cores: Set[int]) -> None:
 
 def cores_text(cores: Set[int]) -> str:
     """Formats cores as the kernel does: `0-15,32`."""
-    parts: list[str] = []
+    ranges: list[str] = []
     first = last = -2
     for core in (*sorted(cores), -1):
         if core == last + 1:
             last = core
             continue
         if first >= 0:
-            parts.append(f"{first}-{last}" if last > first else str(first))
+            ranges.append(f"{first}-{last}" if last > first else str(first))
         first = last = core
-    return ",".join(parts)
+    return ",".join(ranges)
 
 
 def _cpus_of(node: int, sys: Path) -> set[int]:

@@ -15,10 +15,10 @@ from gmg_tui.machine.processes import PAGE_MIB, TICKS_PER_S, Proc
 from gmg_tui.model import Load
 
 _IDLE_PCT = 1.0
-"""Percent of a core: a polling process uses less, a compiling one a whole core."""
+"""Percent of a core above which a process is busy: one that polls uses less, one that compiles a whole core."""
 _SPAN_S, _SAMPLES = 0.8, 16  # samples of the main thread during the measurement
 _MAX_THREADS = 2048
-_WAITS = {
+_WAIT_CALLS = {
     "file": (
         "0 1 5 17 18 19 20 40 74 75 77 78 217 277 285 295 296 306 326",
         "46 47 61 63 64 65 66 67 68 69 70 71 80 82 83 84 267 285",
@@ -36,9 +36,9 @@ _WAITS = {
 _MACHINES = ("x86_64", "aarch64")
 _RESOURCES = {
     int(number): resource
-    for resource, numbers in _WAITS.items()
-    for machine, listed in zip(_MACHINES, numbers, strict=True)
-    for number in listed.split()
+    for resource, numbers in _WAIT_CALLS.items()
+    for machine, calls in zip(_MACHINES, numbers, strict=True)
+    for number in calls.split()
     if machine == os.uname().machine
 }
 
@@ -74,7 +74,7 @@ class Activity:
         """
         members = list(members)
         cpu_s = {proc.key: proc.cpu_s for proc in members}
-        # A process's usage between the last update and its end is lost; a new one counts from its start.
+        # The time between the last update and a process's end is lost; a new process counts from its start.
         used_s = sum(max(0.0, seconds - self._cpu_s.get(key, 0.0)) for key, seconds in cpu_s.items())
         if self._updated_at is None or now <= self._updated_at:
             self._busy_at = now
@@ -96,21 +96,22 @@ class Activity:
         return now - max(self._output_at, self._busy_at) if self._updated_at is not None else 0.0
 
     @property
-    def seen_idle_s(self) -> float:
+    def updated_idle_s(self) -> float:
         """Seconds without activity at the last update."""
         return self.idle_for_s(self._updated_at or 0.0)
 
-    def idleness(self, now: float) -> str:
+    def describe_idleness(self, now: float) -> str:
         """Describes the idleness, such as `no output for 74 s, 0.0 s CPU`, or a process's stop."""
         return self.stopped or f"no output for {now - self._output_at:.0f} s, {self._silent_cpu_s:.1f} s CPU"
 
 
 class _Counters(NamedTuple):
-    at: float
+    time_s: float
+    """Monotonic seconds."""
     threads: dict[str, tuple[float, float]]
     """Seconds on a core, and seconds of waiting for one, by the thread's folder."""
     periods: list[tuple[int, int]]
-    """The periods of each cgroup, and the number that exhausted its quota."""
+    """The number of quota periods of each cgroup, and of throttled ones."""
     major_faults: int
     swapped_pages: int
     read_bytes: int
@@ -149,7 +150,7 @@ def measure(pids: Collection[int], main: int, proc: Path = Path("/proc")) -> Loa
 
 
 def _usage(before: _Counters, after: _Counters, main: str) -> Load:
-    span_s = after.at - before.at
+    span_s = after.time_s - before.time_s
     used = {
         key: [max(0.0, end - begin) for begin, end in zip(before.threads.get(key, (0.0, 0.0)), seconds, strict=True)]
         for key, seconds in after.threads.items()
@@ -185,7 +186,7 @@ def _counters(pids: Collection[int], main: int, proc: Path) -> _Counters:
     return _Counters(
         time.monotonic(),
         threads,
-        cgroup.throttled_periods(proc / str(main)),
+        cgroup.quota_periods(proc / str(main)),
         int(_stat(proc / str(main), 9)[0]),
         int(vmstat.get("pswpin", 0)) + int(vmstat.get("pswpout", 0)),
         int(io.get("read_bytes", 0)),

@@ -50,26 +50,26 @@ def visible_gpus(environ: Mapping[str, str], count: int) -> str | None:
     If Slurm confines jobs to their GPUs, `CUDA_VISIBLE_DEVICES` and NVML both count from 0 within the job. If NVML still
     shows others, the machine's own indices in `SLURM_STEP_GPUS` apply.
     """
-    outer = environ.get("CUDA_VISIBLE_DEVICES")
+    visible = environ.get("CUDA_VISIBLE_DEVICES")
     physical = next((environ[name] for name in _PHYSICAL_GPUS if environ.get(name)), None)
-    if outer is None or physical is None or not job_of(environ):
-        return outer
-    inner, machine_wide = outer.split(","), physical.split(",")
-    numbers = [*inner, *machine_wide]
+    if visible is None or physical is None or not job_of(environ):
+        return visible
+    job_wide, machine_wide = visible.split(","), physical.split(",")
+    numbers = [*job_wide, *machine_wide]
     indices = [index for entry in numbers if (index := units.natural(entry.strip())) is not None]
-    if len(inner) != len(machine_wide) or len(indices) < len(numbers):
-        return outer
-    counts_from_0 = indices[: len(inner)] == list(range(len(inner)))
-    listed = all(index < count for index in indices[len(inner) :])
-    return physical if counts_from_0 and listed and count > len(inner) else outer
+    if len(job_wide) != len(machine_wide) or len(indices) < len(numbers):
+        return visible
+    counts_from_0 = indices[: len(job_wide)] == list(range(len(job_wide)))
+    exist = all(index < count for index in indices[len(job_wide) :])
+    return physical if counts_from_0 and exist and count > len(job_wide) else visible
 
 
 async def run(*command: str) -> tuple[int, str, str]:
     """Runs a Slurm command. Returns its exit status, output and standard error; -1 if it cannot run or does not answer."""
-    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     environ = {**os.environ, **_UNIX_TIME}
     try:
-        process = await asyncio.create_subprocess_exec(*command, env=environ, stdin=nothing, stdout=pipe, stderr=pipe)
+        process = await asyncio.create_subprocess_exec(*command, env=environ, stdin=null, stdout=pipe, stderr=pipe)
     except (OSError, RuntimeError) as error:  # RuntimeError: no thread can be started
         return -1, "", f"cannot run {command[0]}: {getattr(error, 'strerror', error)}"
     try:

@@ -1,4 +1,4 @@
-"""Reads TOML files within limits of size, depth and numbers."""
+"""Reads TOML files, with limits for their size, depth and integers."""
 
 import re
 import tomllib

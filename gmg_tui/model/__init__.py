@@ -3,7 +3,7 @@
 Every quantity carries its unit in its name: `_mib` mebibytes, `_w` watts, `_s` seconds, `_pct` percent, `_c` degrees
 Celsius, `_mhz` megahertz, `_j` joules. `None` means "unknown" or "not reported by the GPU", never 0.
 
-The types are loaded on first use: a wrong command line, or one that asks for help, needs none.
+Types are imported on first use: help and usage errors need none.
 """
 
 from typing import TYPE_CHECKING
@@ -29,8 +29,8 @@ else:
     _OTHERS = ("errors", "secrets", "text", "units")
 
     def __getattr__(name):
-        """Returns a name of one of the modules of types."""
+        """Imports the module of a type on its first use. Raises `AttributeError` for any other name."""
         for module in () if name in (*_TYPES, *_OTHERS) or name.startswith("__") else _TYPES:
-            if hasattr(found := import_module(f"{__name__}.{module}"), name):
-                return globals().setdefault(name, getattr(found, name))
+            if hasattr(loaded := import_module(f"{__name__}.{module}"), name):
+                return globals().setdefault(name, getattr(loaded, name))
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Alerts: what is wrong with a worker, its GPU, a node or the session, and what to do about it."""
+"""Alerts: problems of a worker, its GPU, a node or the session, with advice."""
 
 from collections.abc import Iterable
 from enum import StrEnum

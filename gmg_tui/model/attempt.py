@@ -10,7 +10,7 @@ from gmg_tui.model.alert import Alert
 from gmg_tui.model.speed import Verdict
 from gmg_tui.model.states import Moment, WorkerState
 
-Counter = Literal["probe", "printed"]
+CountSource = Literal["probe", "printed"]
 
 
 class Fps(Struct, frozen=True, omit_defaults=True):
@@ -30,7 +30,7 @@ class Fps(Struct, frozen=True, omit_defaults=True):
     """Environment steps between the first and last count."""
     seconds: float | None = None
     """Wall time between the first and last count."""
-    counted: Counter | None = None
+    counted: CountSource | None = None
     """Source of the counts: the probe, or the script's lines."""
     energy_j: float | None = None
     """The GPU's energy over `seconds`."""
@@ -155,13 +155,13 @@ NO_ATTEMPT = Attempt(0)
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """Returns the mean of the known values, NaN and infinities included; None without any."""
+    """Returns the mean of the known values, NaN and infinities included; None if none is known."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None  # `fmean` raises for both infinities
 
 
 def sum_known(values: Iterable[float | None]) -> float | None:
-    """Returns the sum of the known values; None without any."""
+    """Returns the sum of the known values; None if none is known."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 

@@ -30,7 +30,7 @@ class BrokenMetric(NamedTuple):
     finite: float | None
     """Its last finite value, if any."""
     at: str
-    """The progress at that moment, such as `iteration 212`; empty if unknown."""
+    """The progress at `since`, such as `iteration 212`; empty if unknown."""
     since: Moment = 0.0
 
 

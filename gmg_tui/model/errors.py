@@ -1,8 +1,8 @@
-"""The error printed for the user: one line with the problem and its remedy."""
+"""The error to print for the user: one line with the problem and its remedy; and texts for such lines."""
 
 from collections.abc import Iterable
 
-_MAX_CHARS = 4000
+_MAX_ERROR_CHARS = 4000
 
 
 class GmgError(Exception):
@@ -13,24 +13,24 @@ class GmgError(Exception):
     """
 
     def __init__(self, text: str, exit_code: int = 2) -> None:
-        half = _MAX_CHARS // 2
-        super().__init__(text if len(text) <= _MAX_CHARS else f"{text[:half]} … {text[-half:]}")
+        half = _MAX_ERROR_CHARS // 2
+        super().__init__(text if len(text) <= _MAX_ERROR_CHARS else f"{text[:half]} … {text[-half:]}")
         self.exit_code = exit_code
 
 
-def nearest(word: str, words: Iterable[str], likeness: float = 0.6) -> str:
-    """Returns `; did you mean …?` with the most similar of `words`; empty if none is similar."""
+def suggest(word: str, words: Iterable[str], cutoff: float = 0.6) -> str:
+    """Returns `; did you mean …?` with the most similar of `words`; empty if none has at least the similarity `cutoff`."""
     import difflib  # slow to import, and needed only for errors
 
-    matches = difflib.get_close_matches(word, sorted(words), 1, likeness)
+    matches = difflib.get_close_matches(word, sorted(words), 1, cutoff)
     return f"; did you mean {matches[0]}?" if matches else ""
 
 
 _MAX_LISTED_WORDS = 16
 
 
-def listed(words: Iterable[str]) -> str:
-    """Joins `words` by commas; of many, only the first and the number of others."""
-    chosen = list(words)
-    more = f" and {len(chosen) - _MAX_LISTED_WORDS} more" if len(chosen) > _MAX_LISTED_WORDS else ""
-    return ", ".join(chosen[:_MAX_LISTED_WORDS]) + more
+def join_words(words: Iterable[str]) -> str:
+    """Joins `words` with commas; drops all after `_MAX_LISTED_WORDS`, and adds their number."""
+    items = list(words)
+    more = f" and {len(items) - _MAX_LISTED_WORDS} more" if len(items) > _MAX_LISTED_WORDS else ""
+    return ", ".join(items[:_MAX_LISTED_WORDS]) + more

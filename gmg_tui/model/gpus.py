@@ -9,8 +9,8 @@ class GpuTrouble(Struct, frozen=True):
     """A fault of a GPU."""
 
     fatal: bool
-    """True if work on the GPU may fail or compute wrong numbers: no more workers start there. False if it is only slow,
-    or about to fail."""
+    """True if work on the GPU may fail or compute wrong numbers, so that no more workers start there; False if the GPU
+    is only slow, or about to fail."""
     text: str
     advice: str
 
@@ -80,7 +80,7 @@ class Gpu(Struct, frozen=True, omit_defaults=True):
     mig: bool = False
     """True in MIG mode: only instances run processes."""
     trouble: str | None = None
-    """Reason that it does not respond; it then has neither UUID nor name."""
+    """Reason that the GPU does not respond; it then has neither UUID nor name."""
 
 
 class Slot(Struct, frozen=True, omit_defaults=True):
@@ -113,7 +113,7 @@ class GpuProcess(Struct, frozen=True, omit_defaults=True):
     foreign: bool = False
     """True if the PID is the host's while gmg-tui runs in a container."""
     graphics: bool = False
-    """True if it only renders graphics."""
+    """True if it renders graphics only."""
     session: str | None = None
     """Its gmg-tui session; None if unknown, as for other users' processes."""
 
@@ -130,7 +130,7 @@ class GpuSample(Struct, frozen=True, omit_defaults=True):
     lost: bool = False
     """True if NVML reports the GPU as lost (`NVML_ERROR_GPU_IS_LOST`), or can no longer reach it."""
     error: str | None = None
-    """One line if there are no metrics."""
+    """Reason in one line if there are no metrics."""
     age_s: float | None = None
     """Age of a late sample; with an `error`, duration of the driver's silence. None while samples are on time."""
     gpu_util_pct: float | None = None

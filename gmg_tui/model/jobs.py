@@ -57,7 +57,7 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     """Its slots by rank; empty for one process."""
     gpu_uuid: str | None = None
     last: Attempt = NO_ATTEMPT
-    """The newest attempt, ranks `combined`."""
+    """The newest attempt, all ranks in one (`combine_ranks`)."""
     started: float | None = None
     """Unix time of the first attempt's start."""
     ended: float | None = None
@@ -71,7 +71,7 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     env: dict[str, str] = {}
     """Environment of a job with edited arguments."""
     halted: bool = False
-    """True once the user has stopped it, also while it is ending."""
+    """True once the user has stopped it, even while its processes still end."""
     reserved: int = 0
     """Number of the newest attempt that may have started."""
     edited_from: int | None = None
@@ -79,7 +79,7 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     log: str | None = None
     """Path of its log in the session's folder."""
     result: dict[str, Any] | None = {}
-    """Results from `gmg:result` lines; empty for clients. None keeps the stored ones: the engine has none in memory."""
+    """Results from `gmg:result` lines; empty for clients. None leaves those in the store: the engine keeps none."""
 
     @property
     def width(self) -> int:
@@ -88,6 +88,7 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
 
 
 SKIPPED = "skipped"
+"""Reason of a stopped job that the user has skipped."""
 
 
 class QueueAction(StrEnum):

@@ -126,7 +126,7 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     """None unless the engine is a node's agent."""
     notify: tuple[str, ...] = ()
     host: str = ""
-    """Its machine (`uname -n`): several may share the state folder."""
+    """Name of its machine (`uname -n`): several machines may share the state folder."""
 
     @property
     def command(self) -> str:
@@ -168,7 +168,7 @@ class Versions(Struct, frozen=True, omit_defaults=True):
 
 
 class Session(Struct, frozen=True, omit_defaults=True):
-    """The constants of a session while it runs."""
+    """The data of a session that stay the same while it runs."""
 
     spec: RunSpec
     slots: tuple[Slot, ...]
@@ -177,7 +177,7 @@ class Session(Struct, frozen=True, omit_defaults=True):
     version: str
     """The engine's version of gmg-tui."""
     id: str = ""
-    """Random, new for each engine; its processes have it in `GMG_SESSION_ID`. A name is unique only within its
+    """Random ID, new for each engine; workers have it in `GMG_SESSION_ID`. A name is unique only within its
     state folder, and a resumed session has several engines."""
     idle: tuple[str, ...] = ()
     """Slots left over after forming groups; not among `slots`."""
@@ -186,7 +186,7 @@ class Session(Struct, frozen=True, omit_defaults=True):
     commit: str | None = None
     """The git commit of the script's folder at the session's start, with `-dirty` if files differ from it."""
     before: Moment | None = None
-    """The first engine's start; None unless the session was resumed."""
+    """Start of the first engine; None unless the session was resumed."""
 
     @property
     def began(self) -> float:

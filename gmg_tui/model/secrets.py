@@ -1,4 +1,4 @@
-"""Masks secrets in environment variables, and in this process's arguments, which all users see in `ps`."""
+"""Masks secrets in environment variables, and in this process's arguments, which `ps` shows to all users."""
 
 import re
 from collections.abc import Mapping
@@ -6,11 +6,11 @@ from contextlib import suppress
 from pathlib import Path
 
 MASK = "***"
-_NAME = re.compile(
+_SECRET_NAME = re.compile(
     "KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|SSHPASS|(?<![A-Z])(?:PASS|PWD|AUTH)(?![A-Z])|CREDENTIAL|COOKIE",
     re.IGNORECASE,
 )
-FORM = (
+KNOWN_FORMS = (
     r"\b(?:Bearer|Basic)\s{1,8}[\w.+/=~-]{8,}"  # of an HTTP header
     r"|(?<=://)[^\s/@\"']{1,200}@"  # of a URL: user and password
     r"|\b(?:gh[a-z]_|github_pat_|glpat-|hf_|sk-|xox[a-z]-|AKIA|ASIA)[\w-]{10,}"
@@ -18,10 +18,10 @@ FORM = (
 )
 """Matches secrets with a known form."""
 _unmasked = False
-_ENV = re.compile(rb"(?<=\0)(?:--env=|--env\0)([^=\0]+)=([^\0]+)")
+_ENV_OPTION = re.compile(rb"(?<=\0)(?:--env=|--env\0)([^=\0]+)=([^\0]+)")
 
 
-def show() -> None:
+def disable_masking() -> None:
     """Disables masking in this process (`--show-env`)."""
     global _unmasked
     _unmasked = True
@@ -29,23 +29,23 @@ def show() -> None:
 
 def sounds_secret(name: str) -> bool:
     """True if a variable or option of that name may hold a secret."""
-    return _NAME.search(name) is not None
+    return _SECRET_NAME.search(name) is not None
 
 
-def masked(name: str, value: str) -> str:
+def mask_value(name: str, value: str) -> str:
     """Returns the value of a variable, or `MASK` if its name sounds like a secret, or the value looks like one."""
-    is_secret = value and (sounds_secret(name) or re.search(FORM, value))
+    is_secret = value and (sounds_secret(name) or re.search(KNOWN_FORMS, value))
     return MASK if is_secret and not _unmasked else value
 
 
 def mask(variables: Mapping[str, str]) -> dict[str, str]:
     """Returns the variables with secrets masked."""
-    return {name: masked(name, value) for name, value in variables.items()}
+    return {name: mask_value(name, value) for name, value in variables.items()}
 
 
-def unmask(variables: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
-    """Returns edited variables with each remaining mask replaced by the value from `before`."""
-    return {name: before.get(name, value) if value == MASK else value for name, value in variables.items()}
+def unmask(variables: Mapping[str, str], original: Mapping[str, str]) -> dict[str, str]:
+    """Returns edited variables with each remaining mask replaced by the `original` value."""
+    return {name: original.get(name, value) if value == MASK else value for name, value in variables.items()}
 
 
 def hide_arguments() -> None:
@@ -55,8 +55,8 @@ def hide_arguments() -> None:
         start, end = int(stat[45]), int(stat[46])  # arg_start and arg_end
         with Path("/proc/self/mem").open("r+b", buffering=0) as memory:
             memory.seek(start)
-            for found in _ENV.finditer(memory.read(end - start)):
-                name, value = (group.decode(errors="replace") for group in found.groups())
-                if masked(name, value) == MASK:
-                    memory.seek(start + found.start(2))
-                    memory.write(b"*" * len(found[2]))
+            for match in _ENV_OPTION.finditer(memory.read(end - start)):
+                name, value = (group.decode(errors="replace") for group in match.groups())
+                if mask_value(name, value) == MASK:
+                    memory.seek(start + match.start(2))
+                    memory.write(b"*" * len(match[2]))

@@ -29,7 +29,7 @@ class Queue(Struct, frozen=True, omit_defaults=True):
     stopped: int
     """Stopped or skipped by the user."""
     version: int
-    """Changes whenever a job, its position or a benched slot does."""
+    """Number that changes with any job, position or benched slot."""
     eta_s: float | None = None
     """Seconds to the end of all jobs, estimated from those that have ended."""
     before_s: float = 0.0
@@ -64,7 +64,7 @@ class Queue(Struct, frozen=True, omit_defaults=True):
 
 
 TERMINAL_NOTIFICATIONS = ("bell", "osc9", "osc777")
-"""The values of `--notify` that are terminal notifications; all others are commands."""
+"""The values of `--notify` that are terminal notifications; any other is a command."""
 
 
 class OccurrenceKind(StrEnum):
@@ -101,7 +101,7 @@ class Occurrence(Struct, frozen=True, omit_defaults=True):
     job_name: str = ""
     reason: str = ""
     alert: str = ""
-    """Kind of the alert."""
+    """Kind of the alert, if it is about one."""
     quiet: bool = False
     """True for events without a notification."""
 
@@ -112,12 +112,12 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
     time: float
     """Unix time, seconds."""
     elapsed_s: float
-    """Since the session's start; paused while all workers have ended."""
+    """Seconds since the session's start, without the time during which all workers had ended."""
     workers: Annotated[tuple[Worker, ...], Meta(max_length=_MAX_SLOTS)]
     samples: Annotated[tuple[GpuSample, ...], Meta(max_length=_MAX_SLOTS)] = ()
     """One for each GPU of the session's slots."""
     nvml_error: str | None = None
-    """One line if no GPU has metrics."""
+    """Reason in one line if no GPU has metrics."""
     alerts: tuple[Alert, ...] = ()
     """Alerts of the session itself: disk full, node lost …"""
     clients: int = 0
@@ -168,7 +168,7 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
 
     @property
     def counted(self) -> tuple[Worker, ...]:
-        """The workers in the session's totals; in a sweep, without ended ones: the queue counts their jobs."""
+        """The workers in the session's totals; in a sweep without the ended ones, whose jobs the queue counts."""
         if self.queue is None:
             return self.workers
         return tuple(worker for worker in self.workers if not worker.state.ended)
@@ -243,7 +243,7 @@ class Stacks(Struct, frozen=True, omit_defaults=True):
     text: str = ""
     """Stacks of all threads, innermost frame first, as written by `faulthandler`."""
     error: str | None = None
-    """One line if there are none."""
+    """Reason in one line if there are none."""
 
 
 def fps_per_watt(session: Session, snapshot: Snapshot) -> float | None:

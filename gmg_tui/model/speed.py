@@ -7,14 +7,14 @@ from gmg_tui.model.states import Phase, WorkerState
 
 
 class Load(Struct, frozen=True, omit_defaults=True):
-    """The load of a worker's processes over a second, from `/proc` (proc(5)). None if unknown."""
+    """The load of a worker's processes over a second, from `/proc` (proc(5)); unknown values are None."""
 
     main_cpu_pct: float | None = None
     """CPU of the stepping process's main thread, in percent of one core: `task/TID/schedstat`."""
     main_delay_pct: float | None = None
     """Share of time that this thread waited for a core: `schedstat`."""
     ready_pct: float | None = None
-    """Share of time it ran, waited for a core, or was paused by a quota: samples of its state."""
+    """Share of time that this thread ran, waited for a core, or was paused by a quota: samples of its state."""
     cpu_pct: float | None = None
     """CPU of all threads, in percent of one core."""
     ready: float | None = None
@@ -30,19 +30,19 @@ class Load(Struct, frozen=True, omit_defaults=True):
     """Share of time the main thread waited, by wait reason: `sleep`, `file`, `lock`, `message`, `child`, `driver`,
     `disk`; samples of `/proc/PID/syscall` and its state."""
     file: str = ""
-    """The file it waited for most."""
+    """The file that the main thread waited for most often."""
     stopped: bool = False
-    """True if it is stopped by a signal or debugger."""
+    """True if a signal or debugger has stopped the process."""
     cpus: tuple[int, ...] = ()
     """CPUs that the main thread ran on: `stat`."""
     major_faults_per_s: float | None = None
-    """Page faults of that process that read from disk."""
+    """Page faults of the stepping process that read from disk."""
     swap_mib: float | None = None
-    """Its memory in swap: `VmSwap`."""
+    """Memory of the stepping process in swap: `VmSwap`."""
     swapped_mib_per_s: float | None = None
     """Traffic of the machine's swap: `pswpin` and `pswpout` of `/proc/vmstat`."""
     read_mib_per_s: float | None = None
-    """From disks, by that process: `/proc/PID/io`."""
+    """Reads of the stepping process from disks: `/proc/PID/io`."""
 
 
 class Shares(Struct, frozen=True):
@@ -60,7 +60,7 @@ class Shares(Struct, frozen=True):
         return max(0.0, 100.0 - self.simulator - self.learning - self.rendering)
 
     @property
-    def parts(self) -> dict[str, float]:
+    def by_name(self) -> dict[str, float]:
         """All shares by name."""
         return {name: getattr(self, name) for name in ("simulator", "script", "learning", "rendering")}
 
@@ -92,7 +92,7 @@ class Verdict(Struct, frozen=True, omit_defaults=True):
 
 
 class SpeedFacts(Struct, frozen=True, omit_defaults=True):
-    """A snapshot of the facts about a worker's speed; None if unknown."""
+    """A snapshot of the facts about a worker's speed; unknown ones are None."""
 
     slot: str
     state: WorkerState

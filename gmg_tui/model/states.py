@@ -13,9 +13,9 @@ class WorkerState(StrEnum):
     """The state of a worker; the screen shows the value."""
 
     WAITING = "waiting"
-    """It waits for the start gate or in the queue."""
+    """Waiting for the start gate, or in the queue."""
     STARTING = "starting"
-    """The process has started and printed nothing."""
+    """The process has started, but printed nothing yet."""
     BUILDING = "building"
     """Genesis initialises, adds entities, prepares meshes or builds the scene."""
     COMPILING = "compiling"
@@ -44,17 +44,17 @@ class WorkerState(StrEnum):
         return self in _LIVE
 
     @property
-    def beginning(self) -> bool:
-        """True if its process runs, but its simulation does not yet."""
-        return self in _BEGINNING
+    def starting_up(self) -> bool:
+        """True if a process runs, but its simulation has not started."""
+        return self in _STARTING_UP
 
     @property
     def undisturbed(self) -> bool:
-        """True if its process runs and is not being stopped."""
+        """True if a process runs and is not being stopped."""
         return self in _LIVE and self is not WorkerState.STOPPING
 
 
-_BEGINNING = frozenset({WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING})
+_STARTING_UP = frozenset({WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING})
 _ENDED = frozenset({WorkerState.FINISHED, WorkerState.FAILED, WorkerState.STOPPED})
 _LIVE = frozenset(WorkerState) - _ENDED - {WorkerState.WAITING, WorkerState.RESTARTING}
 
@@ -81,7 +81,7 @@ class StartMode(StrEnum):
     """Start order of a session's workers (`--start`)."""
 
     GATED = "gated"
-    """The first one alone, the others after it has written its mesh caches."""
+    """The first worker alone, the others once it has written its mesh caches."""
     TOGETHER = "together"
     STAGGERED = "staggered"
     """One after another, some seconds apart."""

@@ -1,4 +1,4 @@
-"""Makes text of workers, nodes and files safe to show: no escape sequences or control characters, bounded length."""
+"""Makes text from workers, nodes and files safe to show: no escape or control characters, limited length."""
 
 import json
 import re
@@ -122,7 +122,7 @@ def clean(raw: bytes) -> str:
     return f"{text} … (+{cut:,} bytes)" if cut > 0 else text
 
 
-def encoded(encode: Callable[[Any], bytes], value: Any) -> bytes:
+def encode_lossy(encode: Callable[[Any], bytes], value: Any) -> bytes:
     """Returns `encode(value)`, with `?` for surrogates, as in file names that are not UTF-8."""
     try:
         return encode(value)

@@ -1,4 +1,4 @@
-"""Results by set of arguments."""
+"""Results per set of arguments."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, median, median_low
@@ -10,7 +10,7 @@ from gmg_tui.model.gpus import Slot
 from gmg_tui.model.states import WorkerState
 
 SETTLE_S = 10.0
-"""Running time after which a rate is comparable: the loop has warmed up."""
+"""Running time after which a rate is comparable, as the loop has warmed up."""
 _MIN_SLOTS = 3
 """Minimum slots for a median that one of them can be compared with."""
 _SLOW_PCT = 3.0
@@ -64,10 +64,10 @@ def arguments_of(attempt: Attempt) -> tuple[tuple[str, ...], tuple[tuple[str, st
     return attempt.given, tuple(sorted(attempt.env.items()))
 
 
-def below_median(ran: Iterable[tuple[Slot, Attempt]]) -> dict[str, float]:
-    """Returns the slow slots, with their distance below the median of the same GPU model and arguments, in percent."""
+def below_median(attempts: Iterable[tuple[Slot, Attempt]]) -> dict[str, float]:
+    """Returns the slow slots, each with its distance in percent below the median for its GPU model and arguments."""
     groups: dict[object, dict[str, dict[str, list[float]]]] = {}
-    for slot, attempt in ran:
+    for slot, attempt in attempts:
         rate = comparable_rate(attempt)
         if rate is not None:
             nodes = groups.setdefault((slot.gpu.name if slot.gpu else None, arguments_of(attempt)), {})
@@ -75,24 +75,24 @@ def below_median(ran: Iterable[tuple[Slot, Attempt]]) -> dict[str, float]:
     below_pct: dict[str, list[float]] = {}
     for nodes in groups.values():
         rates = {name: fmean(slot_rates) for slots in nodes.values() for name, slot_rates in slots.items()}
-        usual = _median_of_nodes(nodes.values()) if len(rates) >= _MIN_SLOTS else 0.0
-        for name, rate in rates.items() if usual > 0 else ():
-            below_pct.setdefault(name, []).append((1 - rate / usual) * 100)
+        median_rate = _median_of_nodes(nodes.values()) if len(rates) >= _MIN_SLOTS else 0.0
+        for name, rate in rates.items() if median_rate > 0 else ():
+            below_pct.setdefault(name, []).append((1 - rate / median_rate) * 100)
     return {name: pct for name, values in sorted(below_pct.items()) if (pct := median(values)) > _SLOW_PCT}
 
 
 def _median_of_nodes(nodes: Iterable[Mapping[str, Sequence[float]]]) -> float:
     """Returns the median rate of the slots of several nodes.
 
-    Takes one median per node, and of two the lower: one node's false rates cannot make another's slots look slow.
+    Takes the lower median of the nodes' medians, so that one node's wrong rates cannot make another's slots look slow.
     """
     return median_low([median(map(fmean, slots.values())) for slots in nodes])
 
 
 MAX_SETS = 300
-"""Beyond this limit, the slowest set of the older half is dropped."""
-_MAX_ATTEMPTS = 500
-"""Attempts kept per set, the newest."""
+"""Maximum sets; beyond it, the slowest set of the older half is dropped."""
+_MAX_SET_ATTEMPTS = 500
+"""Maximum attempts per set; the newest are kept."""
 _MAX_METRICS = 8
 
 _Key = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
@@ -110,7 +110,7 @@ class TriedArguments:
     def add(self, slot: str, attempt: Attempt) -> None:
         """Adds an ended attempt."""
         key = arguments_of(attempt)
-        self._sets[key] = [*self._sets.pop(key, ()), (slot, attempt)][-_MAX_ATTEMPTS:]
+        self._sets[key] = [*self._sets.pop(key, ()), (slot, attempt)][-_MAX_SET_ATTEMPTS:]
         if len(self._sets) > MAX_SETS:
             older = list(self._sets)[: MAX_SETS // 2]
             rates = {key: mean(comparable_rate(attempt) for _, attempt in self._sets[key]) for key in older}
@@ -122,13 +122,13 @@ class TriedArguments:
         for slot, attempt in live:
             key = arguments_of(attempt)
             sets[key] = [*sets.get(key, ()), (slot, attempt)]
-        rows = [_row(key, ran, now) for key, ran in sets.items()]
+        rows = [_row(key, attempts, now) for key, attempts in sets.items()]
         return tuple(sorted(rows, key=lambda row: row.started, reverse=True))
 
 
-def _row(key: _Key, ran: Sequence[_SlotAttempt], now: float) -> Tried:
+def _row(key: _Key, slot_attempts: Sequence[_SlotAttempt], now: float) -> Tried:
     """Returns the results of one set of arguments."""
-    attempts = [attempt for _, attempt in ran]
+    attempts = [attempt for _, attempt in slot_attempts]
     failed = [attempt for attempt in attempts if attempt.state is WorkerState.FAILED]
     settled = [attempt for attempt in attempts if attempt.comparable or attempt.state is WorkerState.FINISHED]
     rated = [attempt for attempt in settled if attempt.rate is not None]
@@ -140,7 +140,7 @@ def _row(key: _Key, ran: Sequence[_SlotAttempt], now: float) -> Tried:
     return Tried(
         args=key[0],
         env=dict(key[1]),
-        slots=tuple(dict.fromkeys(slot for slot, _ in ran)),
+        slots=tuple(dict.fromkeys(slot for slot, _ in slot_attempts)),
         attempts=len(attempts),
         running=sum(attempt.state.live for attempt in attempts),
         failed=len(failed),

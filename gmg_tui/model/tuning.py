@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 FPS = "fps"
-"""The metric that is the rate; any other is a number the script reports by that name."""
+"""Name of the rate as a metric; any other metric is a number that the script reports by that name."""
 
 
 class TuneSpec(Struct, frozen=True, omit_defaults=True):
@@ -96,7 +96,7 @@ class Best(Struct, frozen=True, omit_defaults=True):
 
 
 class Edge(Struct, frozen=True, omit_defaults=True):
-    """The smallest value that did not run, above all that did."""
+    """The smallest value that failed, above all values that ran."""
 
     value: int
     reason: str
@@ -126,7 +126,7 @@ class Together(Struct, frozen=True, omit_defaults=True):
 
 
 class Answer(Struct, frozen=True, omit_defaults=True):
-    """The answer so far."""
+    """The result of a tuning so far."""
 
     model: str
     """Name of the measured GPUs; `CPU` on the CPU."""

@@ -13,14 +13,14 @@ NOT_SUPPORTED = "n/a"
 
 _SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _MAX_FULL, _MAX_SHORT = 1e12, 1e15
-"""Values above are in scientific notation."""
+"""Limits of `number` and `fps`, and of `short`: larger values are in scientific notation."""
 _MAX_DIGITS = 18
 _DURATION = re.compile(r"(?=\d)" + "".join(rf"(?:(?P<{unit}>\d+(?:\.\d+)?){unit})?" for unit in "dhms"))
 _UNIT_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 
 
 def natural(text: str) -> int | None:
-    """Parses a number of up to 18 decimal digits; None for any other text."""
+    """Parses a number of up to 18 decimal digits. Returns None for any other text."""
     return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else None
 
 
@@ -84,7 +84,7 @@ def size(in_bytes: float | None) -> str:
     return mib(kib / 1024) if kib >= 1024 else f"{kib} KiB" if kib else "0"
 
 
-def whole(value: float | None) -> str:
+def rounded(value: float | None) -> str:
     """Returns a GPU's metric without decimals."""
     return NOT_SUPPORTED if value is None else f"{value:.0f}"
 
@@ -146,17 +146,17 @@ def time_left(seconds: float | None, write: Callable[[float | None], str] = span
 
 
 def seconds(text: str, *, bare: bool) -> float | None:
-    """Parses a duration such as `90s`, `1.5h` or `1h30m`; infinity for `none`, None if it is not a duration.
+    """Returns the seconds of a duration such as `90s`, `1.5h` or `1h30m`; infinity for `none`, None for other text.
 
-    A number without a unit is seconds if `bare`, else refused: `30` could mean days.
+    Takes a number without a unit for seconds if `bare`, else rejects it: `30` could mean days.
     """
     word = text.strip().lower()
     if word == "none":
         return math.inf
     if re.fullmatch(r"\d+(\.\d+)?", word):
         return float(word) if bare else None
-    parts = _DURATION.fullmatch(word)
-    return sum(float(part) * _UNIT_S[unit] for unit, part in parts.groupdict("0").items()) if parts else None
+    match = _DURATION.fullmatch(word)
+    return sum(float(count) * _UNIT_S[unit] for unit, count in match.groupdict("0").items()) if match else None
 
 
 def iso(moment: float) -> str:

@@ -44,7 +44,7 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     phase_usual_s: float | None = None
     """Usual duration of this phase with caches as cold or warm as now."""
     newest: Attempt = NO_ATTEMPT
-    """The newest attempt; before the first, attempt 0, with unfilled placeholders."""
+    """The newest attempt; before the first, attempt 0, placeholders not filled in."""
     reason: str | None = None
     """Reason of a failure or wait; one line."""
     advice: str | None = None
@@ -136,11 +136,12 @@ class Worker(Struct, frozen=True, omit_defaults=True):
 
 def summable(workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
     """Returns the workers whose rates to sum: all but ranks whose steps another rank's rate includes."""
-    led = {worker.group.id for worker in workers if worker.group and worker.newest.fps_of_group}
+    led_groups = {worker.group.id for worker in workers if worker.group and worker.newest.fps_of_group}
     return tuple(
         worker
         for worker in workers
-        if not worker.fps_in_rank_0 and (worker.newest.fps_of_group or not worker.group or worker.group.id not in led)
+        if not worker.fps_in_rank_0
+        and (worker.newest.fps_of_group or not worker.group or worker.group.id not in led_groups)
     )
 
 
@@ -150,8 +151,8 @@ def total_fps(workers: tuple[Worker, ...]) -> float | None:
     if any(not worker.state.ended for worker in workers):
         counted = [rate for worker in workers if (rate := worker.current_fps) is not None]
     else:
-        sound = [worker for worker in workers if worker.state is not WorkerState.FAILED]
-        counted = [rate for worker in sound if (rate := worker.rate) is not None]
+        unfailed = [worker for worker in workers if worker.state is not WorkerState.FAILED]
+        counted = [rate for worker in unfailed if (rate := worker.rate) is not None]
     return sum(counted) if counted else None
 
 
@@ -189,7 +190,7 @@ class RankGroup(Struct, frozen=True, omit_defaults=True):
         return next((alert.text for alert in self.alerts if alert.kind == "stuck"), None)
 
 
-def summed(rates: Sequence[Fps]) -> Fps | None:
+def sum_rates(rates: Sequence[Fps]) -> Fps | None:
     """Returns the sum of the rates of ranks that step in parallel."""
     if not rates:
         return None
@@ -203,10 +204,11 @@ def summed(rates: Sequence[Fps]) -> Fps | None:
     return Fps(**totals, samples=min(rate.samples for rate in rates), seconds=seconds, counted=rates[0].counted)
 
 
-def combined(attempts: Sequence[Attempt]) -> Attempt:
+def combine_ranks(attempts: Sequence[Attempt]) -> Attempt:
     """Returns the first rank's attempt with the figures of all ranks.
 
-    Rate, power and energy are sums, utilisation is a mean, memory a peak; the NaN alert is the first one.
+    Sums power, energy and rates (unless rank 0 reports the group's); averages utilisation; keeps the peak memory, the
+    earliest NaN alert and the newest checkpoints.
     """
     lead, *others = attempts
     if not others:
@@ -214,7 +216,7 @@ def combined(attempts: Sequence[Attempt]) -> Attempt:
     power_w = sum_known(attempt.power_mean_w for attempt in attempts)
     fps, rates = lead.fps, [attempt.fps for attempt in attempts if attempt.fps is not None]
     if not lead.fps_of_group:
-        fps = summed(rates) if len(rates) == len(attempts) else None
+        fps = sum_rates(rates) if len(rates) == len(attempts) else None
     elif fps is not None and fps.seconds is not None and power_w is not None:
         fps = structs.replace(fps, energy_j=power_w * fps.seconds)
     nans = (alert for attempt in attempts for alert in attempt.alerts if alert.kind == "nan")

@@ -19,7 +19,7 @@ import msgspec
 from gmg_tui import session as sessions
 from gmg_tui.machine.files import open_regular
 from gmg_tui.machine.folders import homes
-from gmg_tui.model.secrets import FORM, MASK, sounds_secret
+from gmg_tui.model.secrets import KNOWN_FORMS, MASK, sounds_secret
 from gmg_tui.model.text import safe
 from gmg_tui.scripts import interpreter
 from gmg_tui.session.store.database import StoreError
@@ -128,7 +128,7 @@ def _scrubber(variable_values: Set[str]) -> Callable[[str], str]:
     def scrub(text: str) -> str:
         for value in masked:
             text = text.replace(value, MASK)
-        text = re.sub(FORM, MASK, _OPTION.sub(mask_pair, _PAIR.sub(mask_pair, text)))
+        text = re.sub(KNOWN_FORMS, MASK, _OPTION.sub(mask_pair, _PAIR.sub(mask_pair, text)))
         return _USER_HOME.sub("/home/…", home.sub("~", text))
 
     return scrub

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import structs
 
 from gmg_tui.model import JobRecord, NodesSpec, Versions, WorkerState, units
-from gmg_tui.model.errors import GmgError, listed
+from gmg_tui.model.errors import GmgError, join_words
 from gmg_tui.model.secrets import mask
 from gmg_tui.model.text import one_line
 from gmg_tui.model.tried import SETTLE_S, comparable_rate
@@ -133,7 +133,7 @@ class Comparison:
             raise GmgError(self.doubts[0], 1)
         later = list(zip(self.sessions[1:], self.changes, strict=True))
         if unmatched := [data.name for data, change in later if change is None]:
-            raise GmgError(f"{listed(unmatched)}: no rate to compare with {self.sessions[0].name}", 1)
+            raise GmgError(f"{join_words(unmatched)}: no rate to compare with {self.sessions[0].name}", 1)
         return [data.name for data, change in later if change is not None and change.is_slower(than_pct)]
 
     @property
@@ -278,11 +278,11 @@ def _measured_rates(data: ReportData, blocks: Blocks) -> dict[str, MeasuredRate]
 def _exclusions(data: ReportData) -> Iterator[str]:
     """Yields a sentence for each reason that excludes rates, with the names of the jobs."""
     if data.failed:
-        yield f"{data.name}: failed and left out: {listed(data.failed)}"
+        yield f"{data.name}: failed and left out: {join_words(data.failed)}"
     rated = (job for job in data.jobs if job.state is not WorkerState.FAILED and job.last.rate is not None)
     short = dict.fromkeys(_row_name(data, job) for job in rated if comparable_rate(job.last) is None)
     if short:
-        yield f"{data.name}: ran for less than {SETTLE_S:.0f} s and left out: {listed(short)}"
+        yield f"{data.name}: ran for less than {SETTLE_S:.0f} s and left out: {join_words(short)}"
 
 
 def _settings(data: ReportData) -> dict[str, str | None]:

@@ -10,7 +10,7 @@ from msgspec import structs
 from gmg_tui.machine.files import write_atomic
 from gmg_tui.machine.folders import write_own
 from gmg_tui.model import JobRecord, Session, Snapshot, Tuning, Worker, WorkerState, summable, units
-from gmg_tui.model.text import encoded
+from gmg_tui.model.text import encode_lossy
 from gmg_tui.results.column import as_cell, as_csv
 from gmg_tui.results.job_columns import as_plain, columns, iso_ms, job_json
 from gmg_tui.session import LOGS, STORE, SUMMARY, TUNE
@@ -45,7 +45,7 @@ def export(session: Session) -> None:
 
 
 def _json(value: Any) -> bytes:
-    return msgspec.json.format(encoded(msgspec.json.encode, value), indent=2) + b"\n"
+    return msgspec.json.format(encode_lossy(msgspec.json.encode, value), indent=2) + b"\n"
 
 
 def detailed_json(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[bytes]:

@@ -14,7 +14,7 @@ from gmg_tui.model import Attempt, Fps, JobRecord, Session, Snapshot, Tuning, Wo
 from gmg_tui.model.alert import Alert, urgent
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.tried import below_median
-from gmg_tui.model.worker import combined, summed
+from gmg_tui.model.worker import combine_ranks, sum_rates
 from gmg_tui.results.column import Column, find, is_known, sort_rows
 from gmg_tui.results.job_columns import columns, result_names
 from gmg_tui.results.metric_curves import Summary, summarise
@@ -87,8 +87,8 @@ class ReportData(Struct, frozen=True):
         for job in () if self.queued else self.jobs:
             if job.state is not WorkerState.FAILED:
                 ranks.setdefault(job.group or job.number, []).append(job.last)
-        rates = [combined(attempts).fps for attempts in ranks.values()]
-        return summed([fps for fps in rates if fps is not None and fps.mean is not None])
+        rates = [combine_ranks(attempts).fps for attempts in ranks.values()]
+        return sum_rates([fps for fps in rates if fps is not None and fps.mean is not None])
 
     @property
     def simulated(self) -> bool:
@@ -148,7 +148,7 @@ class ReportData(Struct, frozen=True):
 
     def _row_of_attempt(self, job: JobRecord, ranks: list[JobAttempt]) -> JobRecord:
         """Returns the job as of an earlier attempt, without energy and results: those belong to the last attempt."""
-        run, attempt = ranks[0], combined([rank.attempt for rank in ranks])
+        run, attempt = ranks[0], combine_ranks([rank.attempt for rank in ranks])
         return structs.replace(
             job,
             state=attempt.state,

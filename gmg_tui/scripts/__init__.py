@@ -1,1 +1,1 @@
-"""Everything known about the scripts that run: Genesis, trainers, torchrun, the probe, interpreters."""
+"""Knowledge about the scripts that run: Genesis, trainers, torchrun, the probe, interpreters."""

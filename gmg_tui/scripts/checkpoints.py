@@ -17,8 +17,8 @@ from gmg_tui.machine.files import components
 from gmg_tui.machine.folders import owners, user_name
 from gmg_tui.model import Attempt, Checkpoint
 
-MAX_KEPT = 20
-"""Newest checkpoints to keep per attempt."""
+MAX_CHECKPOINTS = 20
+"""Checkpoints to keep per attempt, the newest."""
 _NOBODY_UID = 65534
 MAX_ENTRIES = 10_000
 """Folder entries to search for a renamed file."""
@@ -29,8 +29,8 @@ _MAX_SKEW_S = 600.0
 class Trust(NamedTuple):
     """The users whose files may be loaded, although that may run code.
 
-    These are this user, root, anyone who could change the workers' code anyway, and the owners of folders shared with a
-    group of this user.
+    These are this user, root, anyone who could change the workers' code anyway, and owners of folders that one of this user's
+    groups shares.
 
     Attributes:
         runs: Paths that workers run from.
@@ -40,7 +40,7 @@ class Trust(NamedTuple):
     runs: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
 
-    def doubt(self, path: str, status: os.stat_result) -> str | None:
+    def distrust_reason(self, path: str, status: os.stat_result) -> str | None:
         """Returns the reason not to trust an open file: another user owns or could replace it. None if safe. Raises `OSError`."""
         *parents, (_, target, _) = components(Path(path))
         if not _is_own(status):
@@ -62,30 +62,30 @@ class Trust(NamedTuple):
 
 
 def merge(*lists: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
-    """Merges lists of checkpoints by time. Returns the newest `MAX_KEPT`, one per path, oldest first.
+    """Merges lists of checkpoints by time. Returns the newest `MAX_CHECKPOINTS`, one per path, oldest first.
 
-    Keeps the order within each list, as the system clock may have been set back while it grew.
+    Keeps the order within each list: the system clock may have been set back in between.
     """
     by_path: dict[str, Checkpoint] = {}
     for checkpoint in heapq.merge(*lists, key=lambda checkpoint: checkpoint.saved):
         by_path.pop(checkpoint.path, None)
         by_path[checkpoint.path] = checkpoint
-    return tuple(by_path.values())[-MAX_KEPT:]
+    return tuple(by_path.values())[-MAX_CHECKPOINTS:]
 
 
 def before_nan(*ranks: Attempt) -> tuple[Checkpoint, ...]:
     """Returns the checkpoints that all `ranks` of an attempt saved before a metric became NaN.
 
-    If there are none, also drops the checkpoint that the attempt continued from, as it leads to NaN.
+    If the attempt itself saved none before that, also drops the one that it continued from, as it leads to NaN.
     """
     saved, origins = merge(*(rank.checkpoints for rank in ranks)), {rank.continued_from for rank in ranks}
     nan = min((alert.since for rank in ranks for alert in rank.alerts if alert.kind == "nan"), default=None)
     if nan is None:
         return saved
-    sound = [checkpoint for checkpoint in saved if checkpoint.saved <= nan]
-    if not any(checkpoint.saved >= min(rank.started for rank in ranks) for checkpoint in sound):
-        sound = [checkpoint for checkpoint in sound if checkpoint.path not in origins]
-    return tuple(sound)
+    usable = [checkpoint for checkpoint in saved if checkpoint.saved <= nan]
+    if not any(checkpoint.saved >= min(rank.started for rank in ranks) for checkpoint in usable):
+        usable = [checkpoint for checkpoint in usable if checkpoint.path not in origins]
+    return tuple(usable)
 
 
 def newest_intact(checkpoints: Sequence[Checkpoint], trust: Trust) -> Checkpoint | str:
@@ -123,7 +123,7 @@ def _current_path(checkpoint: Checkpoint) -> str:
 def _defect(path: str, checkpoint: Checkpoint, trust: Trust) -> str | None:
     """Returns the reason why a file cannot be loaded; None if it can.
 
-    It must be the file that was saved, or newer: a node could name any file of the machine that continues.
+    It must be the saved file, or written later: a node could name any file of the machine that continues.
     """
     try:
         if not stat.S_ISREG(Path(path).stat().st_mode):  # opening it may have an effect
@@ -137,7 +137,7 @@ def _defect(path: str, checkpoint: Checkpoint, trust: Trust) -> str | None:
             if status.st_ino != checkpoint.inode and status.st_mtime < checkpoint.saved - _MAX_SKEW_S:
                 return "is another file, written earlier"
             is_zip = file.read(2) == b"PK"  # `torch.save` and Stable-Baselines3; the ZIP directory is at the end
-            return "is incomplete" if is_zip and not zipfile.is_zipfile(file) else trust.doubt(path, status)
+            return "is incomplete" if is_zip and not zipfile.is_zipfile(file) else trust.distrust_reason(path, status)
     except FileNotFoundError:
         return f"is not on {socket.gethostname()}"
     except OSError as error:

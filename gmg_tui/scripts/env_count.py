@@ -32,9 +32,9 @@ def total_steps(args: Sequence[str]) -> float | None:
 
 
 def _options(pattern: re.Pattern[str], args: Sequence[str]) -> Iterator[tuple[re.Match[str], str]]:
-    """Yields each matching option with its number, which may be the next argument."""
-    for arg, following in pairwise([*args, ""]):
+    """Yields each matching option with its number, which may follow as the next argument."""
+    for arg, next_arg in pairwise([*args, ""]):
         match = pattern.fullmatch(arg)
-        value = (match["value"] or following) if match is not None else ""
+        value = (match["value"] or next_arg) if match is not None else ""
         if match is not None and re.fullmatch(_NUMBER, value):
             yield match, value

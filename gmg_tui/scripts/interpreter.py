@@ -1,4 +1,4 @@
-"""The Python interpreter of the workers: its choice and packages; and versions by git."""
+"""The Python interpreter of the workers: its choice, packages and versions; git commits."""
 
 import os
 import shutil
@@ -14,13 +14,13 @@ from gmg_tui.model import Versions
 from gmg_tui.model.errors import GmgError
 
 GENESIS = ("genesis-world", "torch")
-_ENVIRONMENTS = {"VIRTUAL_ENV": "virtualenv", "CONDA_PREFIX": "conda environment"}
+_ENVIRONMENT_KINDS = {"VIRTUAL_ENV": "virtualenv", "CONDA_PREFIX": "conda environment"}
 """The variables of activated environments; a virtualenv inside a conda environment takes precedence."""
 _ANSWER_TIMEOUT_S = 30.0
 """Seconds to wait for an interpreter, which may be on a slow network disk."""
 _GIT_TIMEOUT_S = 2.0
 _GENESIS = "genesis_world"
-_SITES = "lib/python3*/dist-packages", "local/lib/python3*/dist-packages", "lib/python3*/site-packages"
+_PACKAGE_FOLDERS = "lib/python3*/dist-packages", "local/lib/python3*/dist-packages", "lib/python3*/site-packages"
 _COMPILERS = "quadrants", "gstaichi", "taichi"
 """Genesis' compiler and its earlier names; each version compiles its own kernels."""
 _FIND_GENESIS = "import importlib.util, sys; sys.exit(importlib.util.find_spec('genesis') is None)"
@@ -40,33 +40,35 @@ def default_python(environ: Mapping[str, str]) -> str:
     active = next((python for python in _active_pythons(environ) if os.access(python, os.X_OK)), None)
     if active is not None:
         return active
-    found = (shutil.which(name, path=environ.get("PATH")) for name in ("python", "python3"))
-    first = next(filter(None, found), sys.executable)
+    pythons = (shutil.which(name, path=environ.get("PATH")) for name in ("python", "python3"))
+    first = next(filter(None, pythons), sys.executable)
     lacks_genesis = _GENESIS not in installed(sys.executable)
     return first if lacks_genesis and _GENESIS in installed(first) else sys.executable
 
 
 def installed(python: str) -> dict[str, str]:
     """Returns the versions of the packages in the interpreter's environment, from their folders' names."""
-    infos = (path for site in _SITES for path in sorted(Path(python).parent.parent.glob(f"{site}/*-*.dist-info")))
+    infos = (
+        path for site in _PACKAGE_FOLDERS for path in sorted(Path(python).parent.parent.glob(f"{site}/*-*.dist-info"))
+    )
     return dict(path.stem.split("-", 1) for path in infos)
 
 
 def _active_pythons(environ: Mapping[str, str]) -> dict[str, str]:
     """Returns the interpreters of the active environments, each with its variable."""
-    return {str(Path(environ[name], "bin", "python")): name for name in _ENVIRONMENTS if environ.get(name)}
+    return {str(Path(environ[name], "bin", "python")): name for name in _ENVIRONMENT_KINDS if environ.get(name)}
 
 
 def origin(python: str, environ: Mapping[str, str], given: str | None = None) -> str:
-    """Returns the interpreter and the reason for its choice; `given` is the option or setting that names it, if any."""
+    """Returns a text with the interpreter and the reason for its choice, such as `given`, the option or setting that names it."""
     if given is not None:
         return f"{python} ({given})"
     if (variable := _active_pythons(environ).get(python)) is not None:
-        others = ""
+        of_owner = ""
         with suppress(OSError):  # the environment was removed
             owner = Path(environ[variable]).stat().st_uid
-            others = "" if owner in (os.getuid(), 0) else f" of {user_name(owner)}"
-        return f"{python} (the active {_ENVIRONMENTS[variable]}{others}, {variable})"
+            of_owner = "" if owner in (os.getuid(), 0) else f" of {user_name(owner)}"
+        return f"{python} (the active {_ENVIRONMENT_KINDS[variable]}{of_owner}, {variable})"
     return f"{python} (gmg-tui's own)" if is_own(python) else python
 
 
@@ -105,13 +107,13 @@ def has_genesis(python: str) -> bool:
 
 
 def versions(python: str) -> Versions:
-    """Returns the versions of Python, Genesis, torch and the compiler, from file names: starts and imports nothing."""
-    root, found = Path(python).parent.parent, installed(python)
-    compiler = next((f"{name} {found[name]}" for name in _COMPILERS if name in found), None)
+    """Returns the versions of Python, Genesis, torch and the compiler, from file names, without starting the interpreter."""
+    root, packages = Path(python).parent.parent, installed(python)
+    compiler = next((f"{name} {packages[name]}" for name in _COMPILERS if name in packages), None)
     # The version is in the name of a link's target, or of an environment's folder.
     names = [Path(os.path.realpath(python)).name, *(path.name for path in root.glob("lib/python3.*"))]
     version = next((name.removeprefix("python") for name in names if name.startswith("python3.")), None)
-    return Versions(version, found.get(_GENESIS), found.get("torch"), compiler)
+    return Versions(version, packages.get(_GENESIS), packages.get("torch"), compiler)
 
 
 def version_numbers(version: str | None) -> tuple[int, ...]:
@@ -123,17 +125,17 @@ def commit_of(folder: str) -> str | None:
     """Returns the git commit of a folder, with `-dirty` if files were changed; None if unknown, or if git is slow.
 
     Git runs programs that a repository's settings name, and takes any folder with `HEAD`, `objects` and `refs` for a
-    repository, even `/tmp`. It is therefore not asked unless the repository's folder and settings are this user's and
-    nobody else can change them, and it ignores other users' global settings, as with the HOME that `su` keeps.
+    repository, even `/tmp`. So it runs only if nobody but this user can change the repository's folder and settings, and
+    without other users' global settings, as with the HOME that `su` keeps.
     """
     path = Path(os.path.realpath(folder))
     # Others may have made a `.git` above: Path.exists raises where its link cannot be followed.
-    root = next((each for each in (path, *path.parents) if os.path.exists(each / ".git")), None)  # noqa: PTH110
+    root = next((parent for parent in (path, *path.parents) if os.path.exists(parent / ".git")), None)  # noqa: PTH110
     if root is None or distrust(root) is not None:
         return None
     environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    folders = (home(), ".gitconfig"), (config_folder(), "git/config")
-    if any(parent is not None and distrust(parent / name) is not None for parent, name in folders):
+    config_files = (home(), ".gitconfig"), (config_folder(), "git/config")
+    if any(folder is not None and distrust(folder / name) is not None for folder, name in config_files):
         environ["GIT_CONFIG_GLOBAL"] = os.devnull
     environ["GIT_CEILING_DIRECTORIES"] = str(root.parent)
     environ["GIT_OPTIONAL_LOCKS"] = "0"  # else it may update the index, and run a hook
@@ -146,10 +148,10 @@ def commit_of(folder: str) -> str | None:
 def _git(folder: Path, environ: dict[str, str], *words: str) -> str | None:
     """Returns the output of a git command; None if it fails or is slow."""
     try:
-        done = _run(("git", "-c", "core.fsmonitor=false", "-C", str(folder), *words), _GIT_TIMEOUT_S, environ)
+        result = _run(("git", "-c", "core.fsmonitor=false", "-C", str(folder), *words), _GIT_TIMEOUT_S, environ)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.decode(errors="replace").strip() or None if done.returncode == 0 else None
+    return result.stdout.decode(errors="replace").strip() or None if result.returncode == 0 else None
 
 
 def own_version() -> str:
@@ -160,15 +162,15 @@ def own_version() -> str:
 
 
 def install_command(python: str, *packages: str) -> str:
-    """Returns the command that installs packages for the interpreter, even without pip, as after `uv tool install`."""
+    """Returns the command that installs packages for the interpreter, which may lack pip, as after `uv tool install`."""
     words = " ".join(packages or GENESIS)
     try:
-        found = ask(python, _FIND_INSTALLER).stdout.strip()
+        installer = ask(python, _FIND_INSTALLER).stdout.strip()
     except (OSError, subprocess.TimeoutExpired):
-        found = b"pip"
-    if found == b"managed":  # PEP 668
+        installer = b"pip"
+    if installer == b"managed":  # PEP 668
         return f"python3 -m venv .venv && . .venv/bin/activate && pip install {words}"
-    if found == b"pip":
+    if installer == b"pip":
         return f"{python} -m pip install {words}"
     if shutil.which("uv") is not None:
         return f"uv pip install --python {python} {words}"
@@ -178,7 +180,7 @@ def install_command(python: str, *packages: str) -> str:
 def ask(
     python: str, program: str, *, timeout_s: float = 0.0, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Runs a short program that imports nothing from the current folder, where another user may have put modules.
+    """Runs a short program without importing from the current folder, where another user may have put modules.
 
     Raises `OSError`, or `subprocess.TimeoutExpired` once the process is killed.
     """

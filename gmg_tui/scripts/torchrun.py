@@ -1,4 +1,4 @@
-"""The variables that torchrun sets for a rank, and the output of torchrun.
+"""The variables that torchrun sets for a rank, and its output.
 
 Sources: torch 2.13, in torch/distributed: run.py (`config_from_args`), elastic/agent/server/local_elastic_agent.py
 (`_start_workers`, `_set_local_rank_env`), elastic/multiprocessing/{api,tail_log}.py, errors/__init__.py
@@ -32,11 +32,11 @@ _MODULES = frozenset({"torch.distributed.run", "torch.distributed.launch"})
 _SUMMARY = b"torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"
 _RANK_PREFIX = re.compile(rb"^(?:\[(?:rank|default)\d{1,6}\]:\s?){1,2}")
 """Prefixes of a rank's lines: the local rank (from `--tee`), then the rank (from torch)."""
-_MAX_BYTES = 1 << 20
+_MAX_ERROR_FILE_BYTES = 1 << 20
 
 
-class Recorded(NamedTuple):
-    """The exception in the `error.json` that torch's `@record` writes."""
+class RecordedError(NamedTuple):
+    """An exception from the `error.json` that torch's `@record` writes."""
 
     message: str
     """Class and text: `ValueError: …`."""
@@ -54,11 +54,11 @@ class _ErrorFile(Struct):
     """A string if written by a handler other than torch's."""
 
 
-def read_error_file(path: Path) -> Recorded | None:
+def read_error_file(path: Path) -> RecordedError | None:
     """Returns the exception that a rank has recorded; None without a valid one. May block on a disk."""
     try:
         with os.fdopen(open_regular(path), "rb") as file:
-            content = json.loads(file.read(_MAX_BYTES))  # msgspec's decoder rejects lone surrogates
+            content = json.loads(file.read(_MAX_ERROR_FILE_BYTES))  # msgspec's decoder rejects lone surrogates
         error = msgspec.convert(content, _ErrorFile).message
     except FileNotFoundError:
         return None
@@ -66,8 +66,8 @@ def read_error_file(path: Path) -> Recorded | None:
         _log.warning("%s is ignored: %s", path, trouble)
         return None
     error = _Error(error) if isinstance(error, str) else error
-    found = Recorded(error.message, str(error.extra.get("py_callstack", "")))
-    return found if found.message.strip() else None
+    recorded = RecordedError(error.message, str(error.extra.get("py_callstack", "")))
+    return recorded if recorded.message.strip() else None
 
 
 def rank_output(tail: Sequence[bytes]) -> Sequence[bytes]:
@@ -84,8 +84,8 @@ def is_torchrun(script: str, *, module: bool) -> bool:
     return script in _MODULES if module else Path(script).name == "torchrun"
 
 
-def stop_s(spec: RunSpec) -> float:
-    """Returns the seconds that workers get to end, after SIGINT and SIGTERM together."""
+def stop_timeout_s(spec: RunSpec) -> float:
+    """Returns the seconds that workers have to end after SIGINT and SIGTERM, before SIGKILL."""
     grace_s = GRACE_S if is_torchrun(spec.script, module=spec.module) else 0.0
     return max(spec.sigint_wait_s, grace_s) + spec.sigterm_wait_s
 
@@ -111,11 +111,11 @@ class Rendezvous(NamedTuple):
     address: str = LOOPBACK
     """The address of rank 0's machine."""
     local_rank: int = 0
-    """The rank among those on its machine."""
+    """The number of the rank on its machine, from 0."""
     local_size: int = 1
     """The number of ranks on its machine."""
     machine: int = 0
-    """The number of its machine in the group, from 0."""
+    """The number of the rank's machine in the group, from 0."""
     machines: int = 1
     virtual_local_rank: bool = False
     """True if each rank sees only its own GPU and is local rank 0 (torchrun's `--virtual-local-rank`)."""

@@ -25,7 +25,7 @@ from gmg_tui.machine.folders import (
     state_folder,
     user_name,
 )
-from gmg_tui.machine.processes import peer
+from gmg_tui.machine.processes import peer_credentials
 from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
 
@@ -224,7 +224,7 @@ def remove_stale_socket(path: Path) -> None:
 
 def check_peer(connection: socket.socket) -> None:
     """Raises `OSError` unless the peer of a UNIX socket is a process of this user."""
-    if (user := peer(connection)[1]) != os.getuid():
+    if (user := peer_credentials(connection)[1]) != os.getuid():
         raise PermissionError(errno.EACCES, f"a process of user {user} listens there, not your engine")
 
 

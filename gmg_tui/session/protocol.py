@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from gmg_tui.model import Curve, JobRecord, QueueAction, Series, Session, Snapshot
-from gmg_tui.model.text import encoded
+from gmg_tui.model.text import encode_lossy
 
 VERSION = 9
 """Version of the protocol, which must be the same on both sides."""
@@ -234,7 +234,7 @@ class Answer(Struct, frozen=True, tag=True):
     @classmethod
     def with_value(cls, number: int, value: object) -> Self:
         """Returns the answer with this value. Raises the encoder's errors if it cannot be sent."""
-        return cls(number, value=msgspec.Raw(encoded(_encoder.encode, value)))
+        return cls(number, value=msgspec.Raw(encode_lossy(_encoder.encode, value)))
 
 
 class Bye(Struct, frozen=True, tag=True):
@@ -264,7 +264,7 @@ class ProtocolError(ConnectionError):
 
 def frame(message: Request | Message) -> bytes:
     """Encodes a message as a frame."""
-    body = encoded(_encoder.encode, message)
+    body = encode_lossy(_encoder.encode, message)
     return len(body).to_bytes(_LENGTH_BYTES, "big") + body
 
 

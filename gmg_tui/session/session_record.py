@@ -14,12 +14,12 @@ import msgspec
 from msgspec import Struct, structs
 
 from gmg_tui.machine import processes
-from gmg_tui.machine.files import reading
+from gmg_tui.machine.files import open_for_reading
 from gmg_tui.machine.folders import write_own
 from gmg_tui.model import Alert, Checkpoint, JobRecord, Queue, Rank, RunSpec, Session, Snapshot, Worker, summable
-from gmg_tui.model.errors import GmgError, nearest
+from gmg_tui.model.errors import GmgError, suggest
 from gmg_tui.model.states import Moment, WorkerState
-from gmg_tui.model.text import encoded, one_line
+from gmg_tui.model.text import encode_lossy, one_line
 from gmg_tui.session import paths
 from gmg_tui.session.paths import ENGINE_LOG, LOGS, RECORD, STORE, folders, is_locked
 
@@ -178,7 +178,7 @@ def write_record(record: Record) -> None:
     On a full disk, the record of an ended session overwrites the previous one and its trailing blanks in place.
     """
     path = Path(record.session.spec.folder) / RECORD
-    data = encoded(msgspec.json.encode, record)
+    data = encode_lossy(msgspec.json.encode, record)
     try:
         write_own(path, msgspec.json.format(data, indent=2) + b"\n" + b" " * _SPARE_BYTES)
     except OSError as error:
@@ -203,7 +203,7 @@ def read_record(folder: Path) -> tuple[Record, float] | None:
 
 def _read_file(folder: Path) -> tuple[Record, float] | None:
     try:
-        with reading(folder / RECORD) as file:
+        with open_for_reading(folder / RECORD) as file:
             status = os.fstat(file.fileno())
             if status.st_size > _MAX_RECORD_BYTES:
                 return None
@@ -263,7 +263,7 @@ def find(name: str | None, *, running: bool) -> SessionEntry:
     if found is None:
         if (folder := next((path for path in paths.unreadable_folders() if path.name == name), None)) is not None:
             raise paths.unreadable_error(folder, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
-        hint = nearest(name, [entry.name for entry in entries]) or "; gmg-tui ls lists them"
+        hint = suggest(name, [entry.name for entry in entries]) or "; gmg-tui ls lists them"
         raise GmgError(f"there is no session {name}{hint}", 1)
     if found in candidates:
         return found
@@ -354,7 +354,7 @@ def _kill_leftovers(session: Session, report: Callable[[str], None]) -> list[int
                     command = one_line(processes.command_line(process.pid)[:_MAX_COMMAND_CHARS]).strip()
                     report(f"{session.spec.name}: ending process {process.pid} ({command})")
                     reported.add(process.pid)
-                processes.send(process, signal.SIGKILL)
+                processes.send_signal(process, signal.SIGKILL)
         time.sleep(_POLL_S)
     return [process.pid for process in leftovers]
 
@@ -368,6 +368,6 @@ def processes_of(session: Session) -> list[processes.Proc]:
         pid = running[pid].parent
     for process in running.values() if session.id else ():
         with suppress(OSError):  # another user's, or it has ended
-            if process.pid not in spared and processes.variable(process.pid, "GMG_SESSION_ID") == session.id:
+            if process.pid not in spared and processes.read_variable(process.pid, "GMG_SESSION_ID") == session.id:
                 found.append(process)
     return found

@@ -10,7 +10,7 @@ from textual.app import App
 from textual.binding import Binding, BindingsMap
 from textual.keys import Keys
 
-from gmg_tui.model.errors import GmgError, nearest
+from gmg_tui.model.errors import GmgError, suggest
 
 if TYPE_CHECKING:
     from textual.events import Key
@@ -155,7 +155,7 @@ async def act_in_order(widget: Widget, event: Key) -> None:
 def remap(chosen_keys: Mapping[str, Sequence[str]]) -> None:
     """Remaps keys by binding id, before the interface starts. Raises `GmgError` for unknown names and conflicts."""
     if unknown := [name for name in chosen_keys if name not in ids()]:
-        raise GmgError(f"[keys] there is no action {unknown[0]}{nearest(unknown[0], ids())}")
+        raise GmgError(f"[keys] there is no action {unknown[0]}{suggest(unknown[0], ids())}")
     chosen = {name: [_textual_name(name, key) for key in given] for name, given in chosen_keys.items()}
     owners: dict[str, str] = {_QUIT_KEY: "quit"}
     for name in ids():

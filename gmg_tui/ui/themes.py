@@ -17,7 +17,7 @@ from textual.color import Color, ColorParseError
 from textual.filter import LineFilter
 from textual.theme import BUILTIN_THEMES, Theme
 
-from gmg_tui.model.errors import GmgError, listed, nearest
+from gmg_tui.model.errors import GmgError, join_words, suggest
 from gmg_tui.session.options import THEMES
 from gmg_tui.ui.drawing import ATTRIBUTES, STYLES, Appearance
 
@@ -65,7 +65,7 @@ def add(tables: Mapping[str, Mapping[str, str]]) -> None:
             if group is None and key != "base":
                 known = ["base", *(key for group in groups for key in group)]
                 raise GmgError(
-                    f"[themes.{name}] {key} is not a colour of a theme{nearest(key, known)}; there are: {listed(known)}"
+                    f"[themes.{name}] {key} is not a colour of a theme{suggest(key, known)}; there are: {join_words(known)}"
                 )
             if group is not None:
                 try:

@@ -63,7 +63,7 @@ def lost_text(since: float | None) -> str:
 
 def is_getting_ready(worker: Worker) -> bool:
     """Returns True if the worker is in a phase before the first progress, which can be silent for minutes."""
-    return worker.state.beginning and worker.lost_since is None
+    return worker.state.starting_up and worker.lost_since is None
 
 
 def phase_of(worker: Worker) -> str:

@@ -42,7 +42,7 @@ def test_values_are_masked_by_name_and_restored_after_an_edit() -> None:
     ],
 )
 def test_secrets_are_known_by_name_or_form(name: str, value: str, masked: bool) -> None:
-    assert (secrets.masked(name, value) == "***") is masked
+    assert (secrets.mask_value(name, value) == "***") is masked
 
 
 def test_values_are_masked_on_the_screen_and_in_json() -> None:

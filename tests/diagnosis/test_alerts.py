@@ -13,7 +13,7 @@ from gmg_tui.diagnosis.facts import Facts, Growth, Limit
 from gmg_tui.diagnosis.kinds import KINDS, Watch
 from gmg_tui.engine.attempts.curves import Curves
 from gmg_tui.engine.workers.slot import EngineSlot
-from gmg_tui.machine.cgroup import MemoryRoom
+from gmg_tui.machine.cgroup import MemoryLimit
 from gmg_tui.model import (
     GpuHealth,
     GpuProcess,
@@ -97,7 +97,7 @@ def test_ram_counts_against_the_cgroup_and_the_end_of_the_work() -> None:
         used = 60.0 + now
         progress = Progress(5, 10, "iteration", eta_s)
         worker = changed(_RUNNING, memory_rss_mib=used, progress=progress, output_bytes=int(now))
-        return Facts(now, worker, room=MemoryRoom(512.0, used, "cgroup"))
+        return Facts(now, worker, room=MemoryLimit(512.0, used, "cgroup"))
 
     assert _raised(facts, 440) == {"leak": pytest.approx(300, abs=25), "memory": pytest.approx(406, abs=5)}
     assert _raised(lambda now: facts(now, eta_s=20.0), 390) == {}

@@ -19,7 +19,7 @@ from gmg_tui.model import (
     RunSpec,
     Severity,
     WorkerState,
-    combined,
+    combine_ranks,
 )
 from gmg_tui.scripts.checkpoints import MAX_KEPT, Trust, before_nan, merge, newest_intact
 from gmg_tui.session.protocol import Action
@@ -168,7 +168,7 @@ def test_a_checkpoint_that_leads_to_nan_is_not_used_again() -> None:
     more = structs.replace(again, checkpoints=(*saved, Checkpoint("/new.pt", 11.0), Checkpoint("/bad.pt", 12.5)))
     assert [each.path for each in before_nan(more)][-2:] == ["/model_3.pt", "/new.pt"]
     assert before_nan(structs.replace(more, alerts=())) == more.checkpoints
-    assert before_nan(combined([other_rank, again])) == saved[:3], "a job's record has what any rank has seen"
+    assert before_nan(combine_ranks([other_rank, again])) == saved[:3], "a job's record has what any rank has seen"
     same_moment = structs.replace(again, checkpoints=(*saved, Checkpoint("/just.pt", 12.0)))
     assert before_nan(same_moment)[-1].path == "/just.pt"  # saved before the line was read, to the millisecond
 

@@ -221,7 +221,7 @@ if "gmg_tui.engine" in sys.orig_argv:
     import os
     from gmg_tui.machine import processes
     os.killpg = lambda *_: None
-    processes.send = lambda *_: False
+    processes.send_signal = lambda *_: False
 """
 
 

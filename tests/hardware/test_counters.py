@@ -55,7 +55,7 @@ def test_an_illegal_access_is_an_xid_of_the_script(handles: list[Any], cuda: Non
         done = subprocess.run([sys.executable, str(ILLEGAL_ACCESS)], capture_output=True, text=True, timeout=120)
         assert "illegal memory access" in done.stderr
         deadline = time.monotonic() + EVENT_S
-        while not (codes := list(events.new())) and time.monotonic() < deadline:
+        while not (codes := list(events.poll())) and time.monotonic() < deadline:
             time.sleep(0.1)  # nothing to wait on: NVML's own wait would be another function than ours
     finally:
         events.free()

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from gmg_tui.machine.address import address_for, is_numeric, is_reachable, started_from
+from gmg_tui.machine.address import address_for, is_numeric, is_reachable, launch_hosts
 
 _NETWORK = """
 ip link set lo up
@@ -39,9 +39,9 @@ def test_without_a_named_machine_the_default_route_counts() -> None:
 
 
 def test_ssh_and_slurm_name_the_machine_that_started_a_process() -> None:
-    assert started_from({"SSH_CONNECTION": "10.0.0.2 51234 10.0.0.3 22"}) == ("10.0.0.2",)
-    assert started_from({"SLURM_LAUNCH_NODE_IPADDR": "10.0.0.4", "SLURM_SUBMIT_HOST": "login"}) == ("10.0.0.4", "login")
-    assert started_from({}) == ()
+    assert launch_hosts({"SSH_CONNECTION": "10.0.0.2 51234 10.0.0.3 22"}) == ("10.0.0.2",)
+    assert launch_hosts({"SLURM_LAUNCH_NODE_IPADDR": "10.0.0.4", "SLURM_SUBMIT_HOST": "login"}) == ("10.0.0.4", "login")
+    assert launch_hosts({}) == ()
     assert [is_numeric(name) for name in ("10.0.0.2", "fe80::1%eth0", "login", "")] == [True, True, False, False]
     assert address_for(("127.0.0.1",)) == address_for(())
 

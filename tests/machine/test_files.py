@@ -92,5 +92,5 @@ def test_no_script_keeps_its_log_from_being_cut(missing: str, tmp_path: Path) ->
         files.cut_log(log, 1 << 20)
     files.cut_log(log, 1 << 20)
     assert log.stat().st_size <= 1 << 20
-    with files.reading(log) as file:
+    with files.open_for_reading(log) as file:
         assert files.find_cut(file).missing > 4_000_000

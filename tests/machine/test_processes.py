@@ -64,12 +64,12 @@ def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 def test_a_signal_reaches_the_process_that_started_then_and_no_other(child: subprocess.Popen[bytes]) -> None:
     proc = processes.read(child.pid)
     assert proc is not None
-    assert not processes.send(proc._replace(started_ticks=proc.started_ticks + 1), signal.SIGKILL)
+    assert not processes.send_signal(proc._replace(started_ticks=proc.started_ticks + 1), signal.SIGKILL)
     assert child.poll() is None
-    assert processes.send(proc, signal.SIGTERM)
+    assert processes.send_signal(proc, signal.SIGTERM)
     assert child.wait() == -signal.SIGTERM
     assert processes.read(child.pid) is None
-    assert not processes.send(proc, signal.SIGTERM)
+    assert not processes.send_signal(proc, signal.SIGTERM)
 
 
 def test_the_reason_for_missing_pidfds_is_reported(kernel: str) -> None:
@@ -86,7 +86,7 @@ def test_another_users_process_is_refused(kernel: str, child: subprocess.Popen[b
     os.setresuid(4242, 4242, 0)
     try:
         with pytest.raises(PermissionError):
-            processes.send(proc, signal.SIGTERM)
+            processes.send_signal(proc, signal.SIGTERM)
     finally:
         os.setresuid(0, 0, 0)
 
@@ -97,7 +97,7 @@ def test_a_process_that_declares_all_memory_as_its_arguments_exhausts_no_reader(
         if process.stdout.readline() != b"0\n":
             pytest.skip("this kernel lets no process change its arguments")
         before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        assert processes.variable(process.pid, "HOME") == ""
+        assert processes.read_variable(process.pid, "HOME") == ""
         assert processes.command_line(process.pid) == ""
         (described,) = describe((GpuProcess(pid=process.pid),))
         assert (described.command, described.name) == (None, processes.command_name(process.pid))

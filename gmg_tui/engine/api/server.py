@@ -15,7 +15,7 @@ from gmg_tui.engine.observer import Observer
 from gmg_tui.engine.records.session_files import NOT_ENDED
 from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.machine.folders import make_own
-from gmg_tui.machine.processes import peer
+from gmg_tui.machine.processes import peer_credentials
 from gmg_tui.model import Snapshot
 from gmg_tui.session import bind_socket, protocol
 from gmg_tui.session.protocol import Bye, Hello, Update
@@ -112,7 +112,7 @@ class Server:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            stranger = peer(writer.get_extra_info("socket"))[1] != os.getuid()
+            stranger = peer_credentials(writer.get_extra_info("socket"))[1] != os.getuid()
             hello = None if stranger else await self._hello(reader)
         except (OSError, EOFError) as error:
             _log.debug("a connection was closed before its hello: %s", error or type(error).__name__)

@@ -302,8 +302,8 @@ class LocalAttempt:
         if is_idle:
             self._host.gate.leave(self.slot.name)
         util = self._sample.gpu_util_pct if self._sample is not None else None
-        gpu = f", GPU {units.whole(util)} %" if util is not None else ""
-        self._worker.set_idle(f"{activity.idleness(now)}{gpu}" if is_idle else None)
+        gpu = f", GPU {units.rounded(util)} %" if util is not None else ""
+        self._worker.set_idle(f"{activity.describe_idleness(now)}{gpu}" if is_idle else None)
 
     def poll(self) -> None:
         """Writes unfinished lines to the log file, and reads the probe's counts."""

@@ -280,7 +280,7 @@ class Process:
     def _signal(proc: Proc, number: signal.Signals) -> None:
         for signum in (number, signal.SIGCONT):
             with contextlib.suppress(OSError):  # another user's, or too many open files
-                processes.send(proc, signum)
+                processes.send_signal(proc, signum)
 
     def forward_signal(self, number: signal.Signals) -> bool:
         """Forwards a signal to the first process, unless it has no handler and would die. Returns True if sent."""

@@ -203,7 +203,7 @@ class Readings:
             return
         self._ram.read(now)
         if self._oom is None and self._ram.oom_kills > self._kills_before:
-            room = self._ram.room
+            room = self._ram.tightest
             limit = f" ({room.owner}, {units.mib(room.limit_mib)})" if room is not None else ""
             self._oom = f"the kernel killed a process for lack of RAM{limit}"
 
@@ -322,7 +322,7 @@ class Readings:
             in_running=reader.phase is Phase.RUNNING,
             progress_at=reader.pace.last_at,
             progress_every_s=reader.pace.usual_s,
-            idle_s=activity.seen_idle_s,
+            idle_s=activity.updated_idle_s,
             stopped=activity.stopped,
         )
 
@@ -352,7 +352,7 @@ class Readings:
             unix(now),
             view,
             signs=tuple(self._signs(view.state, now, survivors)),
-            room=self._ram.room if self._ram is not None else None,
+            room=self._ram.tightest if self._ram is not None else None,
             vram_mib=self.memory.used_mib,
             broken=self.curves.broken,
             newest_line=clean(self.newest_line) if self.reader.metrics else "",

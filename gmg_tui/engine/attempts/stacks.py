@@ -10,7 +10,7 @@ from msgspec import structs
 
 from gmg_tui.machine import processes
 from gmg_tui.machine.blocking_calls import in_daemon_thread
-from gmg_tui.machine.files import reading
+from gmg_tui.machine.files import open_for_reading
 from gmg_tui.machine.processes import Proc
 from gmg_tui.model import Stacks
 from gmg_tui.scripts.probe.site import gmg_probe
@@ -56,14 +56,14 @@ def _request(proc: Proc, file: Path, count: int) -> str | None:
 
     The handler writes to a descriptor number, which may be another file once the script has closed it.
     """
-    with reading(file) as stream:
+    with open_for_reading(file) as stream:
         return _read_answer(proc, stream, count) if _has_open(proc.pid, stream, file.name) else None
 
 
 def _read_answer(proc: Proc, stream: BinaryIO, count: int) -> str:
     start = os.fstat(stream.fileno()).st_size
     for number in range(count):
-        if not processes.send(proc, gmg_probe.STACK_SIGNAL):
+        if not processes.send_signal(proc, gmg_probe.STACK_SIGNAL):
             return ""
         time.sleep(_GAP_S if number < count - 1 else 0.0)
     deadline = time.monotonic() + _ANSWER_TIMEOUT_S

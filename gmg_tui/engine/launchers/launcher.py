@@ -19,7 +19,7 @@ import msgspec
 
 import gmg_tui
 from gmg_tui.machine import slurm as allocation
-from gmg_tui.machine.folders import names_of, owners
+from gmg_tui.machine.folders import owner_names, owners
 from gmg_tui.model import units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import clean, one_line
@@ -40,7 +40,7 @@ def script() -> str:
     That is if the interpreter is missing there, or if others than here could have made it or this package.
     """
     python, way = shlex.quote(PROGRAM[0]), list(owners(PROGRAM[0], gmg_tui.__file__))
-    others = "".join(f"|*' '{shlex.quote(name)}" for name in names_of(way))
+    others = "".join(f"|*' '{shlex.quote(name)}" for name in owner_names(way))
     return (
         f"me=$(id -u); p=$(readlink -f {python}); [ -x {python} ] || exec gmg-tui agent; "
         f'own() {{ case $(stat -c "%u %U" "$1") in "0 "*|"$me "*{others}) ;; *) exec gmg-tui agent;; esac; }}; '

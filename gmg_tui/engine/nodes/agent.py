@@ -24,11 +24,11 @@ from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.scheduler import JobRun
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.machine.address import address_for, is_numeric, started_from
+from gmg_tui.machine.address import address_for, is_numeric, launch_hosts
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.model import JobRecord, Snapshot, WorkerState
 from gmg_tui.model.errors import GmgError
-from gmg_tui.model.text import encoded
+from gmg_tui.model.text import encode_lossy
 from gmg_tui.scripts.torchrun import LOOPBACK, free_port
 from gmg_tui.session import protocol
 from gmg_tui.session.protocol import Update
@@ -136,7 +136,7 @@ class Agent:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _find_address(self) -> None:
-        numeric = started_from(os.environ)
+        numeric = launch_hosts(os.environ)
         try:
             async with asyncio.timeout(_RESOLVE_TIMEOUT_S):
                 address = await in_daemon_thread(address_for, (*self._spec.peers, *numeric))
@@ -218,7 +218,7 @@ class Agent:
             attempts[slot] = assigned.report(ending=self._ending, has_room=room_bytes > 0)
             room_bytes -= len(attempts[slot].curves)
         ports = {free_port() for _ in islice(self._slots, MAX_PORTS)} if self._address else ()
-        report = encoded(msgspec.msgpack.encode, NodeReport(attempts, self._address, tuple(ports), self.ended))
+        report = encode_lossy(msgspec.msgpack.encode, NodeReport(attempts, self._address, tuple(ports), self.ended))
         update = Update(structs.replace(snapshot, workers=(), groups=()))
         return protocol.frame(update) + protocol.frame(protocol.SlotReports(msgspec.Raw(report)))
 

@@ -21,8 +21,8 @@ from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.machine.address import is_reachable
 from gmg_tui.machine.blocking_calls import in_daemon_thread
-from gmg_tui.machine.files import reading
-from gmg_tui.machine.folders import names_of, owners, write_own
+from gmg_tui.machine.files import open_for_reading
+from gmg_tui.machine.folders import owner_names, owners, write_own
 from gmg_tui.model import AgentSpec, GpuSample, NodesSpec, NodeView, RunSpec, Session, Slot, StartMode, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import torchrun
@@ -83,7 +83,7 @@ class Fleet:
         if not names:
             raise GmgError("--nodes: no node is listed", 1)
         self._replaces = await in_daemon_thread(_write_mark, Path(self.spec.folder, NODE_MARK), self.session_id)
-        self._owners = await in_daemon_thread(lambda: tuple(names_of(owners(*self.spec.run_paths))))
+        self._owners = await in_daemon_thread(lambda: tuple(owner_names(owners(*self.spec.run_paths))))
         for name in names:
             self._nodes[name] = Node(name, self.spec, self._launcher, self._on_change, self._append_lines)
 
@@ -264,7 +264,7 @@ class Fleet:
 def _write_mark(mark: Path, session_id: str) -> str:
     """Writes this engine's ID into the file `mark`. Returns the previous engine's; empty if there was none."""
     previous = ""
-    with suppress(OSError), reading(mark) as file:
+    with suppress(OSError), open_for_reading(mark) as file:
         previous = file.read(len(session_id)).decode(errors="replace")
     write_own(mark, session_id.encode())
     return previous

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from gmg_tui.machine.blocking_calls import in_daemon_thread
-from gmg_tui.machine.files import cut_log, find_cut, open_regular, reading
+from gmg_tui.machine.files import cut_log, find_cut, open_for_reading, open_regular
 from gmg_tui.machine.folders import make_private
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import LOGS
@@ -44,7 +44,7 @@ class AgentLogs:
 
 def _read(file: Path, offset: int) -> LogChunk:
     try:
-        with reading(file) as stream:
+        with open_for_reading(file) as stream:
             cut, status = find_cut(stream), os.fstat(stream.fileno())
             start = cut.in_file(offset)
             stream.seek(start if start <= status.st_size else 0)  # a shorter file has replaced the log
@@ -60,7 +60,7 @@ def _read(file: Path, offset: int) -> LogChunk:
 
 def _length(file: Path) -> int:
     """Returns the length of a log, including what was cut out of it."""
-    with reading(file) as stream:
+    with open_for_reading(file) as stream:
         return find_cut(stream).in_stream(os.fstat(stream.fileno()).st_size)
 
 

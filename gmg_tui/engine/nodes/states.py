@@ -22,7 +22,7 @@ from gmg_tui.engine.attempts.curves import MAX_CURVES, MAX_POINTS, MAX_VALUE
 from gmg_tui.model import GpuSample, Point
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.jobs import MAX_NAMES
-from gmg_tui.model.text import encoded
+from gmg_tui.model.text import encode_lossy
 from gmg_tui.scripts.probe.counts import MAX_ENVIRONMENTS, MAX_RATE
 from gmg_tui.session.store.database import encode, encode_nan, restore_nan
 
@@ -69,8 +69,8 @@ class SlotReport(Struct, frozen=True, omit_defaults=True):
     @classmethod
     def from_attempt(cls, attempt: AttemptReport, result: dict[str, Any], curves: dict[str, model.Curve]) -> Self:
         """Returns the report, with each field encoded."""
-        attempt_bytes = encoded(msgspec.msgpack.encode, attempt)
-        curves_bytes = encoded(msgspec.msgpack.encode, curves) if curves else b""
+        attempt_bytes = encode_lossy(msgspec.msgpack.encode, attempt)
+        curves_bytes = encode_lossy(msgspec.msgpack.encode, curves) if curves else b""
         return cls(attempt_bytes, encode(encode_nan(result)).encode(), curves_bytes)
 
 

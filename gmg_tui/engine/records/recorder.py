@@ -17,7 +17,7 @@ from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import Alert, AlertAction, GpuSample, JobRecord, OccurrenceKind, Snapshot, WorkerState
 from gmg_tui.model.attempt import sum_known
 from gmg_tui.model.tried import TriedArguments
-from gmg_tui.model.worker import combined
+from gmg_tui.model.worker import combine_ranks
 from gmg_tui.scripts.genesis.output.failures import FailureKind
 from gmg_tui.session.store.database import AttemptCurves, JobAttempt, MetricsRow
 from gmg_tui.session.store.writer import StoreWriter
@@ -302,7 +302,7 @@ class Recorder:
         energies_j = (each.energy_j for each in attempts if each.ended is None)
         return structs.replace(
             record,
-            last=combined([attempt for attempt in attempts if attempt.number == newest]),
+            last=combine_ranks([attempt for attempt in attempts if attempt.number == newest]),
             started=occupant.record.started if occupant.record.started is not None else attempts[0].started,
             energy_j=sum_known((before.energy_j, occupant.energy_j, *energies_j)),
             result=worker.result,

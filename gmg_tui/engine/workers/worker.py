@@ -297,7 +297,7 @@ class Worker:
         state = attempt.state
         if state is WorkerState.WAITING:
             return self._idle_state
-        return WorkerState.RUNNING if self.follows_rank0 and state.beginning else state
+        return WorkerState.RUNNING if self.follows_rank0 and state.starting_up else state
 
     @property
     def runs_attempt(self) -> bool:

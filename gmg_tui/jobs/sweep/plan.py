@@ -12,7 +12,7 @@ from msgspec import structs
 from gmg_tui.jobs.argument_placeholders import CHECKPOINT_NAMES, as_text, names_in
 from gmg_tui.jobs.sweep.settings import BUILT_IN, MAX_NAME_BYTES, Settings, as_storable, safe_name
 from gmg_tui.model import AlertAction, JobRecord, RunSpec, SweepSpec, Value
-from gmg_tui.model.errors import GmgError, listed, nearest
+from gmg_tui.model.errors import GmgError, join_words, suggest
 
 MAX_JOBS = 100_000
 _Grid = Mapping[str, tuple[Value, ...]]
@@ -56,7 +56,7 @@ def make(
     for draft in drafts:
         for key, name in used:
             if name not in draft.values and (name not in BUILT_IN or key == "ddp"):
-                hint = nearest(name, draft.values) or f"; there are: {listed([*sorted(draft.values), *BUILT_IN])}"
+                hint = suggest(name, draft.values) or f"; there are: {join_words([*sorted(draft.values), *BUILT_IN])}"
                 braces = f"literal braces are {{{{{name}}}}}"
                 raise GmgError(f"{source}: {key}: {{{name}}} has no value{draft.place}{hint}; {braces}")
     named = enumerate(zip(_make_unique((draft.name for draft in drafts), taken_names), drafts, strict=True), 1)
@@ -68,7 +68,9 @@ def make(
     unused = [name for name in dict.fromkeys(name for job in jobs for name in job.values) if name not in filled_in]
     if not unused:
         return Plan(jobs)
-    return Plan(jobs, f"{source}: no placeholder uses {listed(unused)}; write {{{unused[0]}}} where jobs should get it")
+    return Plan(
+        jobs, f"{source}: no placeholder uses {join_words(unused)}; write {{{unused[0]}}} where jobs should get it"
+    )
 
 
 def apply(spec: RunSpec, settings: Settings) -> RunSpec:

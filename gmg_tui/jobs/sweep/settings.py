@@ -15,7 +15,7 @@ from msgspec import Meta, Struct, structs
 from gmg_tui.jobs.argument_placeholders import JOB_NAMES, NAME, NAMES, as_text
 from gmg_tui.machine.toml import parse as parse_toml
 from gmg_tui.model import Value, units
-from gmg_tui.model.errors import GmgError, nearest
+from gmg_tui.model.errors import GmgError, suggest
 
 BUILT_IN = (*NAMES, *JOB_NAMES)
 """Placeholders that need no value in the settings."""
@@ -221,7 +221,7 @@ def _convert(source: str, tree: dict[str, Any]) -> Settings:
         if unknown := _UNKNOWN_FIELD.fullmatch(text):
             keys = Settings.__struct_fields__
             hint = f"; a placeholder's value belongs under [defaults] or [grid]; the keys: {', '.join(keys)}"
-            text = f"unknown key {unknown[1]}{nearest(unknown[1], keys) or hint}"
+            text = f"unknown key {unknown[1]}{suggest(unknown[1], keys) or hint}"
         elif text.startswith("Expected"):
             text = text[0].lower() + text[1:].replace("`", "")
         prefix = "" if source.startswith("--") or not path else f"{path}: "

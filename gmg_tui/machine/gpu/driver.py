@@ -67,8 +67,8 @@ _GPU_TEXTS = dict.fromkeys(GPU_LOST, "the GPU is no longer there") | {
 }
 
 
-def text_of(function: Callable[..., str | bytes], *arguments: object) -> str:
-    """Asks NVML for a string. Returns it cleaned: drivers have sent invalid UTF-8 and control characters.
+def query_text(function: Callable[..., str | bytes], *arguments: object) -> str:
+    """Asks NVML for a string, and cleans it: drivers have sent invalid UTF-8 and control characters.
 
     All strings of NVML pass through here. Raises `pynvml.NVMLError`.
     """
@@ -81,7 +81,7 @@ def text_of(function: Callable[..., str | bytes], *arguments: object) -> str:
 
 def _reason(error: pynvml.NVMLError) -> str:
     """Returns NVML's own text for an error."""
-    return text_of(str, error) or f"error {error.value}"
+    return query_text(str, error) or f"error {error.value}"
 
 
 class NvmlUnavailable(Exception):  # noqa: N818 - a state of the machine, not a fault of the program
@@ -107,7 +107,7 @@ def timeout_text(waited_s: float) -> str:
 
 
 def call_driver(function: Callable[[], _T]) -> _T:
-    """Calls the driver and returns its answer. Raises as `function`, or `NvmlUnavailable` after `OPEN_TIMEOUT_S`."""
+    """Returns the result of `function`, which calls the driver. Raises its error, or `NvmlUnavailable` after `OPEN_TIMEOUT_S`."""
     future = begin(function)
     wait([future], OPEN_TIMEOUT_S)
     if not future.done():
@@ -138,13 +138,13 @@ class Query:
             return None
 
     def number(self, maximum: float, function: Callable[..., Any], *arguments: object, per_unit: int = 1) -> Any:
-        """Returns the number that `function` answers, divided by `per_unit`; None without a plausible one."""
+        """Returns the answer to `function`, a number, divided by `per_unit`; None without a plausible one."""
         value = self(function, *arguments)
         return if_plausible(value if value is None or per_unit == 1 else value / per_unit, maximum)
 
     def text(self, function: Callable[..., str | bytes]) -> str | None:
         """Returns the cleaned answer to `function(handle)`; None without one."""
-        return self(lambda handle: text_of(function, handle))
+        return self(lambda handle: query_text(function, handle))
 
 
 def if_plausible(value: _Number | None, maximum: float) -> _Number | None:

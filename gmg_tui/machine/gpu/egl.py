@@ -48,7 +48,7 @@ class EglMap(Struct, frozen=True):
 
 
 class EglProbe:
-    """Awaits to this machine's map, which is probed once."""
+    """Probes this machine's map once; await it for the map."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[EglMap] | None = None
@@ -69,15 +69,15 @@ class EglProbe:
 
 
 async def probe(timeout_s: float = 10.0) -> EglMap:
-    """Asks EGL in a helper process, which may crash, and is killed after `timeout_s`."""
-    visible = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    """Asks EGL in a helper process, which a driver may crash, and which is killed after `timeout_s`. Never raises."""
+    environ = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     # -P keeps this folder out of the import path: its modules may shadow the standard library's.
     command = (sys.executable, "-P", "-S", str(_PROGRAM))
     null, pipe = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE
     try:
         process = await asyncio.create_subprocess_exec(
             *command,
-            env=visible | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
+            env=environ | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
             stdin=null,
             stdout=pipe,
             stderr=null,

@@ -1,4 +1,4 @@
-"""Selects free GPUs, and leases each to one session of gmg-tui, even before a process is on it.
+"""Selects free GPUs, and leases each to one session of gmg-tui, even before a process runs on it.
 
 A lease is a listening UNIX socket with an abstract name (unix(7)): only one process of all users can have it, no file or
 folder is needed, and it ends with its process.
@@ -13,14 +13,14 @@ from pathlib import Path
 
 from msgspec import structs
 
-from gmg_tui.machine.gpu.processes import MAX_NAMED, Use, describe, process_text, use_of
-from gmg_tui.machine.processes import peer
+from gmg_tui.machine.gpu.processes import MAX_NAMED_PROCESSES, Use, describe, process_text, use_of
+from gmg_tui.machine.processes import peer_credentials
 from gmg_tui.model import GpuProcess, GpuSample, Slot, units
 from gmg_tui.model.errors import GmgError
 
 Read = Callable[[Slot], GpuSample]
 Pause = Callable[[str, Sequence[str]], None]
-"""Shows the wait reason and the changes; returns after a while."""
+"""Shows the wait reason and the changes, then sleeps for a while."""
 
 PREFIX = "gmg-tui-lease-"
 _UNIX_SOCKETS = Path("/proc/net/unix")
@@ -68,7 +68,7 @@ class Leases:
                 lease.close()
 
     @contextmanager
-    def choosing(self) -> Iterator[None]:
+    def choice_lock(self) -> Iterator[None]:
         """Keeps other sessions from choosing at once, as both could get too few; waits at most `_CHOICE_TIMEOUT_S`."""
         until = time.monotonic() + _CHOICE_TIMEOUT_S
         while not self.acquire(_CHOOSING) and time.monotonic() < until:
@@ -78,16 +78,19 @@ class Leases:
         finally:
             self.release(_CHOOSING)
 
-    def may_collect(self, uuids: Iterable[str]) -> bool:
-        """True if this session may hold some of these GPUs while it waits for others; two at once could deadlock."""
-        marks = [_COLLECTING + uuid for uuid in uuids]
-        if all(self.acquire(mark) for mark in marks):
+    def try_collecting(self, uuids: Iterable[str]) -> bool:
+        """Acquires the right to hold some of these GPUs while waiting for others. Returns False if another session has it.
+
+        Two sessions that did so at once could deadlock.
+        """
+        names = [_COLLECTING + uuid for uuid in uuids]
+        if all(self.acquire(name) for name in names):
             return True
-        self.release(*marks)
+        self.release(*names)
         return False
 
     def end_collecting(self) -> None:
-        """Lets another session collect GPUs."""
+        """Releases that right."""
         self.release(*(name for name in self._held if name.startswith(_COLLECTING)))
 
 
@@ -139,26 +142,26 @@ class FreeGpus:
         uses, reasons = self._choose(0, collect=False), dict[str, str]()
         for slot in self._slots:
             if slot.name not in self._taken:
-                used = f"for its GPU: {uses[slot.name].text}" if slot.name in uses else ""
-                enough = f"not needed: {units.count(len(self._taken), 'GPU')} are taken"
-                reasons[_uuid(slot)] = enough if self.complete else used
+                in_use = f"for its GPU: {uses[slot.name].text}" if slot.name in uses else ""
+                not_needed = f"not needed: {units.count(len(self._taken), 'GPU')} are taken"
+                reasons[_uuid(slot)] = not_needed if self.complete else in_use
         return reasons
 
     def _choose(self, need: int, *, collect: bool) -> dict[str, Use]:
         """Takes free GPUs; if they are too few, keeps them only if allowed to `collect`. Returns the uses of the others."""
         uses: dict[str, Use] = {}
-        with self._leases.choosing():
+        with self._leases.choice_lock():
             for slot in self._slots:
                 if len(self._taken) == self._number:
                     break
-                if slot.name not in self._taken and (use := self._try(slot)) is not None:
+                if slot.name not in self._taken and (use := self._try_to_take(slot)) is not None:
                     uses[slot.name] = use
-            if len(self._taken) < need and not (collect and self._leases.may_collect(map(_uuid, self._slots))):
+            if len(self._taken) < need and not (collect and self._leases.try_collecting(map(_uuid, self._slots))):
                 self._leases.release(*map(_uuid, self._taken.values()))
                 self._taken.clear()
         return uses
 
-    def _try(self, slot: Slot) -> Use | None:
+    def _try_to_take(self, slot: Slot) -> Use | None:
         """Takes a GPU, or returns its use by others."""
         uuid = _uuid(slot)
         if not self._leases.acquire(uuid):
@@ -180,9 +183,9 @@ class FreeGpus:
         wanted = "free" if self._number is None else f"free:{self._number}"
         free = len(self._slots) - len(uses)
         count = f"{free or 'none'} of {units.count(len(self._slots), 'GPU')} {'is' if free == 1 else 'are'} free"
-        end = f" after {units.span(waited_s)}" if waited_s else "; --wait waits for them"
-        first = f"--gpus {wanted}: {count}{end}"
-        return GmgError("\n".join([first, *(f"  {name}: {use.text}" for name, use in uses.items())]), 1)
+        ending = f" after {units.span(waited_s)}" if waited_s else "; --wait waits for them"
+        headline = f"--gpus {wanted}: {count}{ending}"
+        return GmgError("\n".join([headline, *(f"  {name}: {use.text}" for name, use in uses.items())]), 1)
 
 
 def _uuid(slot: Slot) -> str:
@@ -192,19 +195,19 @@ def _uuid(slot: Slot) -> str:
 def _lease_use(uuid: str) -> Use:
     """Returns the use of a GPU by the sessions that hold its lease, but have no process there yet."""
     pids = holders(uuid)
-    sessions = describe(tuple(GpuProcess(pid) for pid in pids[:MAX_NAMED]))
+    sessions = describe(tuple(GpuProcess(pid) for pid in pids[:MAX_NAMED_PROCESSES]))
     texts = [process_text(structs.replace(process, command="a session of gmg-tui")) for process in sessions]
     return Use(("lease", pids), "; ".join(texts) or "a session of gmg-tui")
 
 
 def holders(uuid: str) -> tuple[int, ...]:
-    """Returns the PIDs of the processes that hold the lease of a GPU, without those that are not visible here."""
+    """Returns the PIDs, as far as visible here, of the processes that hold the lease of a GPU."""
     pids = []
     for name in sorted(_lease_names(uuid)):
         with suppress(OSError), socket.socket(socket.AF_UNIX) as client:  # released, or too many ask at once
             client.setblocking(False)
             client.connect(name)
-            pids.append(peer(client)[0])
+            pids.append(peer_credentials(client)[0])
     return tuple(dict.fromkeys(filter(None, pids)))
 
 

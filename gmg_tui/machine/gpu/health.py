@@ -1,6 +1,6 @@
 """A GPU's health: error counters, links, Xids, and the faults that they show.
 
-They change rarely, and a driver may take milliseconds for each counter.
+All of these change rarely, and a driver may take milliseconds for each counter.
 """
 
 import contextlib
@@ -89,9 +89,9 @@ def _troubles(health: GpuHealth) -> Iterator[GpuTrouble]:
 
 def with_xid(health: GpuHealth, code: int) -> GpuHealth:
     """Returns `health` with one more Xid, and its faults."""
-    before = next((xid for xid in health.xids if xid.code == code), Xid(code, time.time(), 0))
+    known = next((xid for xid in health.xids if xid.code == code), Xid(code, time.time(), 0))
     others = (other for other in health.xids if other.code != code)
-    return judge(structs.replace(health, xids=(*others, structs.replace(before, count=before.count + 1))))
+    return judge(structs.replace(health, xids=(*others, structs.replace(known, count=known.count + 1))))
 
 
 class XidEvents:
@@ -115,7 +115,7 @@ class XidEvents:
                 raise
             self._max_events = 0
 
-    def new(self) -> Iterator[int]:
+    def poll(self) -> Iterator[int]:
         """Yields the new Xids without waiting."""
         for _ in range(self._max_events):
             try:

@@ -11,7 +11,7 @@ import pynvml
 from msgspec import structs
 
 from gmg_tui.machine.gpu import driver, health, nvml_metrics
-from gmg_tui.machine.gpu.driver import NvmlUnavailable, Query, gpu_trouble, text_of
+from gmg_tui.machine.gpu.driver import NvmlUnavailable, Query, gpu_trouble, query_text
 from gmg_tui.machine.gpu.nvml_metrics import Gpm
 from gmg_tui.model import Gpu, GpuHealth, GpuSample
 
@@ -44,8 +44,8 @@ class _Card:
 class Nvml:
     """One initialisation of NVML.
 
-    Keeps GPUs once looked up by UUID, since a look-up costs more than a query. Any method may block as long as the driver
-    does, and may be called in any thread.
+    Keeps the handles of GPUs, since a look-up by UUID costs more than a query. Any method may block as long as the driver
+    does; unless noted, any thread may call it.
     """
 
     def __init__(self, retry_s: float = RETRY_S) -> None:
@@ -143,7 +143,7 @@ class Nvml:
                 card = self._card(uuid) if may_register else self._cards.get(uuid)
                 if card is not None and may_register and (card.xids is None or card.xids.lost):
                     card.xids = health.XidEvents(card.handle)
-                for code in card.xids.new() if card is not None and card.xids is not None else ():
+                for code in card.xids.poll() if card is not None and card.xids is not None else ():
                     with self._lock:
                         self._healths[uuid] = health.with_xid(self._healths.get(uuid, GpuHealth()), code)
                     any_new = True
@@ -210,7 +210,7 @@ class Nvml:
             raise NvmlUnavailable(self.error)
 
     def _answers(self) -> bool:
-        """Returns True if NVML can be queried, after an attempt to revive it if one is due."""
+        """True if NVML can be queried; first tries to revive it if an attempt is due."""
         if self.error is None:
             return True
         with self._lock:
@@ -243,14 +243,14 @@ class Nvml:
 
 
 def open_nvml() -> tuple[Nvml, tuple[Gpu, ...]]:
-    """Opens NVML. Returns it with the GPUs. Raises `NvmlUnavailable` without a driver that answers in time."""
+    """Opens NVML. Returns it with the GPUs. Raises `NvmlUnavailable` if the driver does not answer in time."""
     return driver.call_driver(lambda: (nvml := Nvml.open(), nvml.gpus()))
 
 
 def driver_version() -> str | None:
     """Returns the driver's version as nvidia-smi shows it; None if unknown."""
     try:
-        return text_of(pynvml.nvmlSystemGetDriverVersion) or None
+        return query_text(pynvml.nvmlSystemGetDriverVersion) or None
     except pynvml.NVMLError:
         return None
 
@@ -275,7 +275,7 @@ def _gpu_and_instances(index: int) -> list[Gpu]:
         index=index,
         uuid=_uuid(handle),
         name=query.text(pynvml.nvmlDeviceGetName) or "unknown GPU",
-        pci_bus_id=(text_of(lambda: pci.busId) or None) if pci else None,
+        pci_bus_id=(query_text(lambda: pci.busId) or None) if pci else None,
         memory_total_mib=nvml_metrics.memory_total_mib(query),
         power_limit_w=nvml_metrics.power_limit_w(query),
         persistence=None if persistence is None else bool(persistence),
@@ -288,7 +288,7 @@ def _gpu_and_instances(index: int) -> list[Gpu]:
 
 def _uuid(handle: Any) -> str:
     """Returns the UUID. Raises `pynvml.NVMLError`, or `NvmlUnavailable` for an invalid one."""
-    uuid = text_of(pynvml.nvmlDeviceGetUUID, handle)
+    uuid = query_text(pynvml.nvmlDeviceGetUUID, handle)
     if not re.fullmatch(r"[!-~]+", uuid):
         raise NvmlUnavailable(f"NVML reports no valid UUID: {uuid!r}")
     return uuid

@@ -46,7 +46,7 @@ _THROTTLE = {
 
 
 def read_fast(query: Query, sample: GpuSample) -> GpuSample:
-    """Adds the fast-changing metrics to `sample`, which has the others. Raises as `Query`."""
+    """Returns `sample`, from `read_slow`, with the fast-changing metrics added. Raises as `Query`."""
     utilisation = query(pynvml.nvmlDeviceGetUtilizationRates)
     memory = _memory(query)
     return structs.replace(

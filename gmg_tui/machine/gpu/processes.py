@@ -11,7 +11,7 @@ from msgspec import structs
 
 from gmg_tui.machine.blocking_calls import begin
 from gmg_tui.machine.folders import user_name
-from gmg_tui.machine.processes import TICKS_PER_S, command_line, command_name, read, variable
+from gmg_tui.machine.processes import TICKS_PER_S, command_line, command_name, read, read_variable
 from gmg_tui.model import GpuProcess, GpuSample, units
 from gmg_tui.model.text import clean
 
@@ -22,11 +22,10 @@ _DESCRIBE_TIMEOUT_S = 1.0
 _MAX_SESSION_CHARS = 40
 _MAX_NAME_CHARS = 15
 """Characters of a name that the kernel keeps."""
-MAX_NAMED = 3
+MAX_NAMED_PROCESSES = 3
 _MAX_COMMAND_CHARS = 60
-"""Characters of a command line."""
 _read_since: dict[int, float] = {}
-"""The start of each pending read by PID, monotonic seconds: reading a process that hangs in a driver may block forever."""
+"""The start of each pending read by PID, monotonic seconds: a read of a process that hangs in a driver may block forever."""
 
 
 def in_initial_namespace() -> bool:
@@ -43,11 +42,11 @@ def describe(processes: tuple[GpuProcess, ...]) -> tuple[GpuProcess, ...]:
     """
     described: dict[int, GpuProcess] = {}
     with suppress(TimeoutError, RuntimeError):  # no thread can be started
-        begin(_read, processes, described).result(_DESCRIBE_TIMEOUT_S)
+        begin(_describe_all, processes, described).result(_DESCRIBE_TIMEOUT_S)
     return tuple(described.get(process.pid, process) for process in processes)
 
 
-def _read(processes: tuple[GpuProcess, ...], described: dict[int, GpuProcess]) -> None:
+def _describe_all(processes: tuple[GpuProcess, ...], described: dict[int, GpuProcess]) -> None:
     for process in processes:
         now = time.monotonic()
         if process.foreign or now - _read_since.get(process.pid, now) > _DESCRIBE_TIMEOUT_S:
@@ -61,7 +60,7 @@ def _describe(process: GpuProcess) -> GpuProcess:
     pid, command, user = process.pid, "", None
     if (proc := read(pid)) is None:  # the process has ended, or its PID is unknown here
         return process
-    with suppress(OSError):  # another user's may be pid_text
+    with suppress(OSError):  # another user's may be hidden
         user = user_name(os.stat(f"/proc/{pid}").st_uid)  # noqa: PTH116 - as fast as the rest
         command = command_line(pid)
     name, program = command_name(pid), os.path.basename(command.partition(" ")[0])  # noqa: PTH119 - not a path here
@@ -78,7 +77,7 @@ def _describe(process: GpuProcess) -> GpuProcess:
 def _session(pid: int) -> str | None:
     """Returns the session in a process's environment; None without one, or in another user's process."""
     with suppress(OSError):
-        name = _clean(variable(pid, "GMG_SESSION"))
+        name = _clean(read_variable(pid, "GMG_SESSION"))
         return name and name[:_MAX_SESSION_CHARS]
     return None
 
@@ -92,7 +91,7 @@ class Use(NamedTuple):
     """The reason why a GPU is not free."""
 
     key: Hashable
-    """Identifies the users."""
+    """Identity of the users."""
     text: str
 
 
@@ -103,8 +102,8 @@ def use_of(sample: GpuSample, free_mib: float) -> Use | None:
     used_mib = sample.memory_used_mib
     is_full = used_mib is not None and used_mib > free_mib
     if others := [process for process in sample.processes or () if is_full or not process.graphics]:
-        named = [process_text(process) for process in describe(tuple(others[:MAX_NAMED]))]
-        more = [f"{len(others) - MAX_NAMED} more"] if len(others) > MAX_NAMED else []
+        named = [process_text(process) for process in describe(tuple(others[:MAX_NAMED_PROCESSES]))]
+        more = [f"{len(others) - MAX_NAMED_PROCESSES} more"] if len(others) > MAX_NAMED_PROCESSES else []
         return Use(frozenset(process.pid for process in others), "; ".join([*named, *more]))
     return Use("memory", f"{units.mib(used_mib)} in use by no known process") if is_full else None
 

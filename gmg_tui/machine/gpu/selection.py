@@ -26,7 +26,7 @@ def slots(devices: tuple[Gpu, ...], gpus: str | None, visible: str | None) -> tu
     usable = allowed = tuple(gpu for gpu in devices if not gpu.mig and gpu.trouble is None)
     if not usable:
         no_instance = "every GPU is in MIG mode and has no instance (make some with `nvidia-smi mig`)"
-        raise no_gpu_error(no_answers(devices) or (no_instance if devices else "NVML lists none"))
+        raise no_gpu_error(describe_silent(devices) or (no_instance if devices else "NVML lists none"))
     if visible is not None:
         entries = [entry.strip() for entry in visible.split(",")]
         end = next((index for index, entry in enumerate(entries) if entry in _HIDE_ALL), len(entries))
@@ -38,10 +38,10 @@ def slots(devices: tuple[Gpu, ...], gpus: str | None, visible: str | None) -> tu
     if wanted in ("all", "free"):
         return tuple(map(slot_of, allowed))
     if (wanted_count := natural(number)) is not None:
-        left = f" (CUDA_VISIBLE_DEVICES={visible} leaves {len(allowed)} of {len(usable)})" if allowed != usable else ""
+        hint = f" (CUDA_VISIBLE_DEVICES={visible} leaves {len(allowed)} of {len(usable)})" if allowed != usable else ""
         if not 0 < wanted_count <= len(allowed):
-            available = f"there {'is' if len(allowed) == 1 else 'are'} {count(len(allowed), 'GPU')}{left}"
-            texts = available, no_answers(devices), f"ask for at most {len(allowed)}, or use --cpu N"
+            available = f"there {'is' if len(allowed) == 1 else 'are'} {count(len(allowed), 'GPU')}{hint}"
+            texts = available, describe_silent(devices), f"ask for at most {len(allowed)}, or use --cpu N"
             raise GmgError(f"--gpus {wanted}: {'; '.join(filter(None, texts))}")
         return tuple(map(slot_of, allowed[:wanted_count] if wanted == number else allowed))
     chosen = _resolve(devices, wanted.split(","), f"--gpus {wanted}")
@@ -68,11 +68,11 @@ def number_of_free(gpus: str) -> int | None:
 def warning(devices: Iterable[Gpu], gpus: str | None, visible: str | None) -> str | None:
     """Returns a warning that silent GPUs are left out; None if all answer, or if the GPUs to use were listed."""
     named = visible is not None or (gpus is not None and "," in gpus)
-    trouble = no_answers(devices)
+    trouble = describe_silent(devices)
     return None if named or not trouble else f"{trouble}; no worker runs there"
 
 
-def no_answers(devices: Iterable[Gpu]) -> str:
+def describe_silent(devices: Iterable[Gpu]) -> str:
     """Describes the GPUs that do not answer; empty if all do."""
     names: dict[str, list[str]] = {}
     for gpu in devices:
@@ -80,7 +80,8 @@ def no_answers(devices: Iterable[Gpu]) -> str:
             instance = "" if gpu.mig_index is None else f" MIG instance {gpu.mig_index}"
             names.setdefault(gpu.trouble, []).append(f"{gpu.index}{instance}")
     return "; ".join(
-        f"GPU {', '.join(ids)} {'does' if len(ids) == 1 else 'do'} not answer ({why})" for why, ids in names.items()
+        f"GPU {', '.join(ids)} {'does' if len(ids) == 1 else 'do'} not answer ({reason})"
+        for reason, ids in names.items()
     )
 
 
@@ -120,11 +121,15 @@ def _matching(devices: tuple[Gpu, ...], entry: str, source: str) -> tuple[Gpu, .
         matches = [gpu for gpu in devices if gpu.index == index and gpu.mig_index is None]
     else:
         matches = [gpu for gpu in devices if entry.startswith(("GPU-", "MIG-")) and gpu.uuid.startswith(entry)]
-    if trouble := no_answers(matches):
+    if trouble := describe_silent(matches):
         raise GmgError(f"{source}: {trouble}; leave it out")
     if not matches:
         indices = ", ".join(str(gpu.index) for gpu in devices if gpu.mig_index is None and gpu.trouble is None)
-        texts = (f"no GPU matches {entry}", f"the GPUs are {indices} (`gmg-tui gpus` shows them)", no_answers(devices))
+        texts = (
+            f"no GPU matches {entry}",
+            f"the GPUs are {indices} (`gmg-tui gpus` shows them)",
+            describe_silent(devices),
+        )
         raise GmgError(f"{source}: {'; '.join(filter(None, texts))}")
     if len(matches) > 1:
         raise GmgError(f"{source}: {entry} matches {len(matches)} UUIDs; give more of it")

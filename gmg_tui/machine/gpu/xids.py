@@ -38,8 +38,8 @@ def advice(name: str) -> str:
 
 def meaning(code: int) -> Meaning:
     """Returns the meaning of an Xid; unknown codes count as degraded."""
-    found = _tables().xids.get(str(code), _UNKNOWN)
-    return found._replace(advice=advice(found.advice))
+    row = _tables().xids.get(str(code), _UNKNOWN)
+    return row._replace(advice=advice(row.advice))
 
 
 def trouble(xid: Xid) -> GpuTrouble | None:

@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from gmg_tui.machine.files import reading, write_atomic
+from gmg_tui.machine.files import open_for_reading, write_atomic
 from gmg_tui.machine.folders import distrust, files_in, make_private, passwd_home
 from gmg_tui.model import Phase, RunSpec, StartMode
 from gmg_tui.scripts.interpreter import version_numbers, versions
@@ -243,7 +243,7 @@ class ScriptTimes:
 
 def _read(path: Path) -> PhaseTimes | None:
     try:
-        with reading(path) as file:
+        with open_for_reading(path) as file:
             return msgspec.json.decode(file.read(_MAX_BYTES), type=PhaseTimes)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None

@@ -1,4 +1,4 @@
-"""The probe's counts of the processes of one attempt."""
+"""Reads the probe's counts of an attempt's processes."""
 
 import contextlib
 import os
@@ -20,24 +20,24 @@ from gmg_tui.scripts.probe.reports import Reports
 from gmg_tui.scripts.probe.site import gmg_probe as probe
 
 PREFIX, _RANDOM_CHARS = "gmg-probe-", 8
-"""Prefix of an attempt's folder; the session, a dot, and the characters of `mkdtemp` follow."""
+"""Prefix of an attempt's folder, and the random characters at its end, after the session and a dot."""
 WINDOW_S = 10.0
 """Window of the current rate, seconds."""
 _PAUSE_TOLERANCE_S = 3.0
-"""Seconds of tolerance for the age and the spread of long pauses."""
+"""Seconds by which long pauses may be overdue, or their gaps differ."""
 _MIN_RATE_S = 1.0
 """Minimum seconds of measurement before a rate can be the peak."""
-MAX_KEPT_S = 86_400.0
-"""Age in seconds at which a killed engine's folder is removed, unless its session is resumed earlier."""
+MAX_FOLDER_AGE_S = 86_400.0
+"""Age at which a killed engine's folder is removed, unless its session is resumed earlier."""
 MAX_PROCESSES = 64
 MAX_FILES = 1000
 """Maximum entries of an attempt's folder to read, and to remove at its end."""
 MAX_READS = 4
 MAX_ENVIRONMENTS = 10**9
 MAX_RATE = 1e12
-"""Environment steps per second. Counts above these limits are invalid."""
+"""Environment steps per second. Counts above this limit, or above `MAX_ENVIRONMENTS`, are invalid."""
 CLOCK_SLACK_NS = 1_000_000_000
-"""The probe writes no time further in the future: later ones are invalid."""
+"""Times further in the future are invalid."""
 _TIME_WORDS = [name for name in probe.NAMES if name.endswith("_ns") and name.removeprefix("mark_") not in probe.TIMES]
 _PHASES = (
     *(Phase.IMPORTING, Phase.IMPORTING, Phase.INITIALISING, Phase.CREATING),
@@ -47,7 +47,7 @@ _PHASES = (
 
 
 class _Times(NamedTuple):
-    """The seconds of a period; the script used the rest."""
+    """The breakdown of a period, seconds; the script used the rest of `wall`."""
 
     wall: float = 0.0
     simulator: float = 0.0
@@ -56,10 +56,12 @@ class _Times(NamedTuple):
 
 
 class _Moment(NamedTuple):
+    """The counts at one moment."""
+
     at: float
     """Monotonic seconds."""
     steps: int
-    """Environment steps done by then."""
+    """Environment steps so far."""
     times_ns: tuple[int, ...]
     """In the order of `probe.TIMES`."""
 
@@ -74,9 +76,9 @@ class _Counter:
         self.words = dict.fromkeys(probe.NAMES, 0)
         self._first: _Moment | None = None
         self._last: deque[_Moment] = deque()
-        """The counts, once a second."""
+        """The counts of the last seconds, once a second."""
         self._marks: deque[_Moment] = deque()
-        """The counts at long pauses, as between a trainer's rollouts: whole periods lie between these."""
+        """The counts at long pauses, as between a trainer's rollouts, so that whole periods lie between them."""
 
     @property
     def valid(self) -> bool:
@@ -112,22 +114,22 @@ class _Counter:
             moments.popleft()
 
     @property
-    def quiet_s(self) -> float:
-        """The longest usual pause between two steps, seconds."""
+    def usual_pause_s(self) -> float:
+        """The longest usual pause between two steps, seconds; 0 before the first."""
         return 2 * self.words["long_ns"] / 1e9
 
     def rate(self, now: float) -> float | None:
-        """Environment steps per second over the last seconds; None before the second reading with more steps."""
+        """Returns the environment steps per second over the last seconds; None before the second reading with more steps."""
         if self.words["steps"] < 2:
             return None
         moments = self._marks if self._has_whole_periods(now) else self._last
         last, steps, _ = moments[-1]
         if self._is_pausing(now):
             last, steps, moments = now, self.words["environment_steps"], self._last
-        first, before = self._window_start(moments, last)[:2]
+        first, first_steps = self._window_start(moments, last)[:2]
         if first >= last:
-            first, before = self.words["first_ns"] / 1e9, self.words["first_environments"]
-        rate = (steps - before) / (last - first) if last > first else -1.0
+            first, first_steps = self.words["first_ns"] / 1e9, self.words["first_environments"]
+        rate = (steps - first_steps) / (last - first) if last > first else -1.0
         return rate if 0 <= rate <= MAX_RATE else None
 
     def times(self, now: float) -> _Times | None:
@@ -144,7 +146,7 @@ class _Counter:
 
     def _is_pausing(self, now: float) -> bool:
         """True if the last step was longer ago than usual."""
-        return now - self.words["last_ns"] / 1e9 > max(1.0, 2 * self.quiet_s)
+        return now - self.words["last_ns"] / 1e9 > max(1.0, 2 * self.usual_pause_s)
 
     @staticmethod
     def _window_start(moments: deque[_Moment], last: float) -> _Moment:
@@ -153,12 +155,12 @@ class _Counter:
     def _has_whole_periods(self, now: float) -> bool:
         """True if the marks are as regular as a loop's; False for a while after an unusually long pause."""
         times = [moment.at for moment in self._marks]
-        begin = max((index for index, at in enumerate(times) if times[-1] - at >= WINDOW_S), default=0)
-        gaps_s = [later - earlier for earlier, later in pairwise(times[max(0, begin - 1) :])]
+        start = max((index for index, at in enumerate(times) if times[-1] - at >= WINDOW_S), default=0)
+        gaps_s = [later - earlier for earlier, later in pairwise(times[max(0, start - 1) :])]
         if not gaps_s or times[-1] < now - max(_PAUSE_TOLERANCE_S, 1.5 * max(gaps_s)):
             return False
-        enough_s = min(WINDOW_S, self._last[-1].at - self._last[0].at - _PAUSE_TOLERANCE_S)
-        return times[-1] - times[begin] >= enough_s and max(gaps_s) <= max(_PAUSE_TOLERANCE_S, 3 * min(gaps_s))
+        min_span_s = min(WINDOW_S, self._last[-1].at - self._last[0].at - _PAUSE_TOLERANCE_S)
+        return times[-1] - times[start] >= min_span_s and max(gaps_s) <= max(_PAUSE_TOLERANCE_S, 3 * min(gaps_s))
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -167,12 +169,12 @@ class _Counter:
 def _between(first: _Moment, last: _Moment) -> _Times | None:
     """Returns the breakdown of the time between two moments; None if the probe cannot have written it."""
     wall = last.at - first.at
-    parts = [(after - before) / 1e9 for before, after in zip(first.times_ns, last.times_ns, strict=True)]
-    # The probe may have written only some of the parts.
-    if wall <= 0 or min(parts) < -0.1 * wall or sum(parts) > 1.1 * wall:
+    spent_s = [(after - before) / 1e9 for before, after in zip(first.times_ns, last.times_ns, strict=True)]
+    # The probe may have written only some of these.
+    if wall <= 0 or min(spent_s) < -0.1 * wall or sum(spent_s) > 1.1 * wall:
         return None
-    scale = min(1.0, wall / max(sum(parts), 1e-9))
-    return _Times(wall, *(max(0.0, part) * scale for part in parts))
+    scale = min(1.0, wall / max(sum(spent_s), 1e-9))
+    return _Times(wall, *(max(0.0, seconds) * scale for seconds in spent_s))
 
 
 def _is_plausible(words: dict[str, int]) -> bool:
@@ -195,16 +197,16 @@ class Counts:
     Attributes:
         active: True once a probe has started in the attempt.
         phase: The phase of the most advanced process, and its start (monotonic seconds); None before the first.
-        simulator: True once the import of a simulator has begun.
-        steps: Simulation steps; grows while any process steps.
+        simulator: True once a process has begun to import a simulator.
+        steps: Simulation steps of all processes.
         n_envs: Environments of the processes that have stepped in the last seconds.
         rate: Current environment steps per second; None if unknown.
         env_steps: Environment steps between the first count and the last.
-        seconds: Seconds between these two.
-        determinism: `on` or `off` if torch was imported by the first step; else None.
+        seconds: Seconds between those two counts.
+        determinism: Torch's deterministic mode, `on` or `off`; None if torch was not imported before the first step.
         last_at: Time of the last counted step, monotonic seconds.
         reports: Metrics and saved files that the processes report.
-        quiet_s: The longest usual pause between two steps, seconds.
+        usual_pause_s: The longest usual pause between two steps, seconds.
     """
 
     def __init__(self, folder: LockedFolder | None) -> None:
@@ -216,7 +218,7 @@ class Counts:
         self.steps = 0
         self.n_envs: int | None = None
         self.rate: float | None = None
-        self.env_steps = self.seconds = self.quiet_s = 0.0
+        self.env_steps = self.seconds = self.usual_pause_s = 0.0
         self.last_at: float | None = None
         self.determinism: str | None = None
         self._shares: Shares | None = None
@@ -229,18 +231,18 @@ class Counts:
         return self._locked and self._locked.path
 
     def fps(self, printed: Fps | None) -> Fps | None:
-        """Returns the counted rates with the `printed` numbers; only the latter before the second step."""
+        """Returns the counted rates, together with the `printed` numbers; only these before the second step."""
         if not self.seconds:
             return printed
         rate = self.env_steps / self.seconds
         counted = Fps(None, rate, self._peak_rate, 0, self.rate, self.env_steps, self.seconds, "probe")
         if printed is None:
             return counted
-        greatest = max(printed.max or 0.0, self._peak_rate or 0.0) or None
-        return structs.replace(counted, last=printed.last, max=greatest, samples=printed.samples)
+        highest = max(printed.max or 0.0, self._peak_rate or 0.0) or None
+        return structs.replace(counted, last=printed.last, max=highest, samples=printed.samples)
 
     def read(self, now: float) -> None:
-        """Reads all files at `now`, monotonic seconds. They are in memory, so that this takes microseconds."""
+        """Reads all files at `now`, monotonic seconds; takes microseconds, as they are in memory."""
         if self._locked is None:
             return
         if len(self._counters) < MAX_PROCESSES:
@@ -249,7 +251,7 @@ class Counts:
             counter.read(now)
         valid = [counter for counter in self._counters.values() if counter.valid]
         if valid:
-            self._add_up(valid, now)
+            self._sum_up(valid, now)
 
     def _open_new_files(self, folder: int) -> None:
         with os.scandir(folder) as entries:
@@ -260,26 +262,26 @@ class Counts:
                     else:
                         self.reports.open(entry.name, folder)
 
-    def _add_up(self, counters: list[_Counter], now: float) -> None:
+    def _sum_up(self, counters: list[_Counter], now: float) -> None:
         self.active = True
-        furthest = max(counter.words["phase"] for counter in counters)
-        since_ns = min(counter.words["phase_ns"] for counter in counters if counter.words["phase"] == furthest)
-        self.phase = _PHASES[furthest], since_ns / 1e9
-        self.simulator = furthest >= probe.IMPORTING
+        phase = max(counter.words["phase"] for counter in counters)
+        since_ns = min(counter.words["phase_ns"] for counter in counters if counter.words["phase"] == phase)
+        self.phase = _PHASES[phase], since_ns / 1e9
+        self.simulator = phase >= probe.IMPORTING
         kind = max(counter.words["kind"] for counter in counters)
         stepped = [counter for counter in counters if counter.words["steps"] and counter.words["kind"] == kind]
         if not stepped:
             return
         words = [counter.words for counter in stepped]
-        known = max(row["determinism"] for row in words)
-        self.determinism = probe.DETERMINISM[known] if known else None
+        determinism = max(row["determinism"] for row in words)
+        self.determinism = probe.DETERMINISM[determinism] if determinism else None
         self.steps = sum(row["steps"] for row in words)
         last_ns = max(row["last_ns"] for row in words)
         self.last_at = last_ns / 1e9
         self.env_steps = float(sum(row["environment_steps"] - row["first_environments"] for row in words))
         self.seconds = (last_ns - min(row["first_ns"] for row in words)) / 1e9
-        self.quiet_s = max(counter.quiet_s for counter in stepped)
-        recent = [row for row in words if (last_ns - row["last_ns"]) / 1e9 <= max(WINDOW_S, self.quiet_s)]
+        self.usual_pause_s = max(counter.usual_pause_s for counter in stepped)
+        recent = [row for row in words if (last_ns - row["last_ns"]) / 1e9 <= max(WINDOW_S, self.usual_pause_s)]
         self.n_envs = sum(row["environments"] for row in recent)
         rates = [rate for counter in stepped if (rate := counter.rate(now)) is not None]
         self.rate = sum(rates) if rates else None
@@ -295,8 +297,8 @@ class Counts:
         known = [breakdown for breakdown in times if breakdown is not None]
         if not known:
             return None if self._counters else self._shares
-        wall, *parts = map(sum, zip(*known, strict=True))
-        return Shares(*(100 * part / wall for part in parts))
+        wall_s, *spent_s = map(sum, zip(*known, strict=True))
+        return Shares(*(100 * seconds / wall_s for seconds in spent_s))
 
     @property
     def _outermost(self) -> list[tuple[str, _Counter]]:
@@ -311,7 +313,7 @@ class Counts:
         return max(((counter.words["last_ns"], int(name)) for name, counter in self._outermost), default=(0, None))[1]
 
     def close(self) -> None:
-        """Removes the files; keeps the last rate and shares."""
+        """Reads the files a last time, then removes them; keeps the results."""
         if self.last_at is not None:
             self.read(self.last_at)
         self._shares = self.shares()
@@ -327,7 +329,7 @@ class Counts:
 def make_folder(session: str) -> LockedFolder | None:
     """Creates an attempt's folder, private to the user and in memory if possible; removes folders of killed engines.
 
-    Returns None if there is no space at all; the attempt runs without a probe then.
+    Returns None if no folder can be created: the attempt then runs without a probe.
     """
     collect_abandoned(session)
     for parent in _parents():
@@ -352,7 +354,7 @@ def collect_abandoned(session: str) -> Mapping[int, tuple[Checkpoint, ...]]:
 
     def is_wanted(name: str, folder: int) -> bool:
         if name[:-_RANDOM_CHARS] != f"{PREFIX}{session}.":
-            return time.time() - os.fstat(folder).st_mtime < MAX_KEPT_S
+            return time.time() - os.fstat(folder).st_mtime < MAX_FOLDER_AGE_S
         reports, names = Reports(), []
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             names = [entry.name for entry in islice(entries, MAX_FILES)]

@@ -11,7 +11,7 @@ from gmg_tui.scripts.probe.site import gmg_reports as ring
 
 MAX_FILES = 64
 MAX_RECORDS = 10_000
-"""Records after which a read stops; the next read begins with the following process."""
+"""Records after which a read stops; the next read continues with the following process."""
 _MAX_STEP = 2**62
 
 
@@ -44,12 +44,12 @@ class ReportFile:
         if header is None or header[1] == self._end:
             return []
         data = os.pread(self._descriptor, ring.CAPACITY, ring.HEADER.size)
-        after = self._header()
-        if len(data) != ring.CAPACITY or after is None:
+        later_header = self._header()
+        if len(data) != ring.CAPACITY or later_header is None:
             return []
-        end, begin = header[1], max(self._end, after[2])
-        at = begin % ring.CAPACITY
-        records = self._parse((data[at:] + data[:at])[: end - begin])
+        end, start = header[1], max(self._end, later_header[2])
+        offset = start % ring.CAPACITY
+        records = self._parse((data[offset:] + data[:offset])[: end - start])
         self._end = end
         return [report for report in map(_decode, records) if report is not None]
 
@@ -63,15 +63,15 @@ class ReportFile:
         return header if magic == ring.MAGIC and is_plausible else None
 
     def _parse(self, data: bytes) -> list[tuple[int, int, int, float, int, bytes]]:
-        records, at = [], 0
-        while at + ring.RECORD.size <= len(data):
-            size, kind, count, first, second, value, at_ns = ring.RECORD.unpack_from(data, at)
-            if size < ring.RECORD.size or at + size > len(data) or count < self._count:
+        records, offset = [], 0
+        while offset + ring.RECORD.size <= len(data):
+            size, kind, count, first, second, value, at_ns = ring.RECORD.unpack_from(data, offset)
+            if size < ring.RECORD.size or offset + size > len(data) or count < self._count:
                 break
-            name = data[at + ring.RECORD.size : at + size].rstrip(b"\0")
+            name = data[offset + ring.RECORD.size : offset + size].rstrip(b"\0")
             records.append((kind, first, second, value, at_ns, name))
             self.lost += count - self._count
-            self._count, at = count + 1, at + size
+            self._count, offset = count + 1, offset + size
         return records
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class Reports:
             self._files[name] = ReportFile(name, folder)
 
     def read(self) -> tuple[list[Metric], list[Checkpoint]]:
-        """Returns new metrics by time, and newly saved files, of all processes up to about `MAX_RECORDS`."""
+        """Returns the new metrics, sorted by time, and the newly saved files; stops after about `MAX_RECORDS`."""
         new = list[Metric | Checkpoint]()
         for name in list(self._files):
             self._files[name] = file = self._files.pop(name)  # last in the next read

@@ -1,1 +1,1 @@
-"""Readers of lines other than Genesis', which `gmg_tui.scripts.genesis.output` reads."""
+"""Readers of all lines but Genesis', which `gmg_tui.scripts.genesis.output` reads."""

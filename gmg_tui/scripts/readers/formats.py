@@ -19,6 +19,7 @@ _MAX_REGEX_BYTES = 1 << 20
 """Memory limit for a user's compiled expression."""
 NAMES = ("fps", "steps", "n_envs", "done", "total", "unit")
 METRIC = "metric_"
+"""Prefix of a group with a metric."""
 _OPTION = "--pattern"
 _GROUPS_HINT = "use (?P<fps>…), (?P<steps>…), (?P<n_envs>…), (?P<done>…), (?P<total>…) or (?P<metric_NAME>…)"
 
@@ -41,25 +42,25 @@ class Format(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check(patterns: Sequence[str], where: str = "--pattern") -> tuple[str, ...]:
-    """Returns the patterns, after checking each; `where` is their option or key, for the errors.
+    """Checks and returns the patterns; `where` is their option or key, for the errors.
 
     Raises `GmgError` for one that is not a regular expression, cannot be matched in linear time, or has no known group.
     """
     for pattern in patterns:
         try:
-            groups = tuple(_in_linear_time(pattern).groupindex)
+            groups = tuple(_compile_re2(pattern).groupindex)
         except ValueError as error:
             raise GmgError(f"{where} '{pattern}': {error}") from error
-        wrong = [name for name in groups if name not in NAMES and not _is_metric(name)]
-        if not groups or wrong:
-            unknown = f"unknown group {wrong[0]}" if wrong else "no named group"
-            raise GmgError(f"{where} '{pattern}': {unknown}; {_GROUPS_HINT}")
+        unknown_groups = [name for name in groups if name not in NAMES and not _is_metric(name)]
+        if not groups or unknown_groups:
+            problem = f"unknown group {unknown_groups[0]}" if unknown_groups else "no named group"
+            raise GmgError(f"{where} '{pattern}': {problem}; {_GROUPS_HINT}")
         if "total" in groups and not any("(?P<done>" in other for other in patterns):
             raise GmgError(f"{where} '{pattern}': total needs done, as in (?P<done>\\d+)/(?P<total>\\d+)")
     return tuple(patterns)
 
 
-def _in_linear_time(pattern: str) -> Any:
+def _compile_re2(pattern: str) -> Any:
     """Compiles a user's expression with RE2. Raises `ValueError` if Python or RE2 does not accept it."""
     import re2  # takes 5 ms, and most users have no expression
 
@@ -70,8 +71,8 @@ def _in_linear_time(pattern: str) -> Any:
         return re2.compile(pattern, options)
     except re2.error as error:
         (reason,) = error.args
-        lacking = "RE2 has no look-around, back-references or possessive repetition"
-        raise ValueError(f"{lacking}: {reason.decode(errors='replace')}") from error
+        limits = "RE2 has no look-around, back-references or possessive repetition"
+        raise ValueError(f"{limits}: {reason.decode(errors='replace')}") from error
     except (re.error, RecursionError, OverflowError, UnicodeEncodeError) as error:
         raise ValueError(f"not a regular expression: {error}") from error
 
@@ -102,21 +103,21 @@ class FormatLines(LineReader):
     """Reads the lines of one format."""
 
     def __init__(self, row: Format, *, built_in: bool = False) -> None:
-        """Matches `built_in` expressions by `re`, where they take linear time, too."""
+        """Matches `built_in` expressions by `re`, as they take linear time there too."""
         self.whole_group, self.vague = row.whole_group, row.vague
         self._row = row
         self._words = [word.encode() for word in row.words]
-        self._patterns = [*map(re.compile if built_in else _in_linear_time, row.lines)]
+        self._patterns = [*map(re.compile if built_in else _compile_re2, row.lines)]
         self._depth: int | None = None
-        """The fewest rows that tqdm has moved up after a bar, as after the outermost; None before the first."""
+        """The fewest rows that tqdm has moved up after a bar, as it does after the outermost; None before the first bar."""
         self.is_unmatched = row.source == _OPTION
         """True if the row comes from `--pattern`, and has not matched yet."""
         self._counts_done = any("done" in pattern.groupindex for pattern in self._patterns)
 
     def read(self, block: bytes) -> Iterator[Figures]:
         """Yields the figures of each match."""
-        for raw in block.splitlines() if self._has_word(block) else ():
-            if self._has_word(raw):
+        for raw in block.splitlines() if self._contains_word(block) else ():
+            if self._contains_word(raw):
                 if self.vague and not self._is_outermost(raw):
                     continue
                 text = visible(raw[: 8 * MAX_LINE_BYTES]).decode("utf-8", "replace")[:MAX_LINE_BYTES]
@@ -130,7 +131,7 @@ class FormatLines(LineReader):
         self._depth = depth if self._depth is None else min(depth, self._depth)
         return depth == self._depth
 
-    def _has_word(self, raw: bytes) -> bool:
+    def _contains_word(self, raw: bytes) -> bool:
         return not self._words or any(word in raw for word in self._words)
 
     def _figures(self, match: Any) -> Figures:

@@ -19,10 +19,10 @@ _SCALES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
 
 @dataclass(frozen=True)
 class Figures:
-    """The figures in a line, or in a block of progress lines; None if missing."""
+    """The figures in a line, or in a block of progress lines; missing ones are None."""
 
     rates: Sequence[float] = ()
-    """The printed numbers, in order: environment steps per second over all environments."""
+    """The printed rates, in order: environment steps per second over all environments."""
     steps: float | None = None
     """Environment steps since the start."""
     n_envs: int | None = None
@@ -38,10 +38,10 @@ class Figures:
 
 
 class LineReader(ABC):
-    """Reads whole lines of output. If several readers find a rate, progress or environments, the first one counts."""
+    """Reads whole lines of output. If several readers find a rate, progress or environments, the first reader counts."""
 
     whole_group: bool = False
-    """True if its rates are a whole group's."""
+    """True if a rank's rates are its whole group's."""
     vague: bool = False
     """True if its progress may measure anything, such as a download."""
 

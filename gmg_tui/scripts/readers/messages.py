@@ -1,4 +1,4 @@
-"""Messages without figures: of buffers too small for correct results (`overflows.toml`), and of saved files."""
+"""Reads messages without figures: about overflowing buffers, which make results wrong (`overflows.toml`), and saved files."""
 
 import re
 from collections import Counter, deque
@@ -10,7 +10,7 @@ import msgspec
 from gmg_tui.model import Sign, units
 from gmg_tui.model.text import visible
 
-_MAX_NAMES = 16
+_MAX_BUFFERS = 16
 _ISAAC_LAB = {"Contact buffer": "gpu_max_rigid_contact_count", "Patch buffer": "gpu_max_rigid_patch_count"}
 """PhysX' buffers with other names in Isaac Lab's `PhysxCfg`."""
 _CAPITAL = re.compile(r"(?=[A-Z])")
@@ -44,15 +44,15 @@ class Overflows:
         for word, line in _rows():
             for match in line.finditer(block) if word in block else ():
                 name = match["name"].decode()
-                if name in self._counts or len(self._counts) < _MAX_NAMES:
+                if name in self._counts or len(self._counts) < _MAX_BUFFERS:
                     self._counts[name] += 1
-                    found = match.groupdict()
-                    size = int((found.get("size") or b"0")[:18]) or 2 * int((found.get("limit") or b"0")[:18])
+                    groups = match.groupdict()
+                    size = int((groups.get("size") or b"0")[:18]) or 2 * int((groups.get("limit") or b"0")[:18])
                     self._sizes[name] = max(self._sizes.get(name, 0), size)
 
     @property
     def sign(self) -> Sign | None:
-        """The sign of these overflows; None without any."""
+        """The sign of trouble for these overflows; None if there were none."""
         if not self._counts:
             return None
         counts = ", ".join(f"{units.count(count, 'overflow')} of {name}" for name, count in self._counts.most_common(3))

@@ -17,8 +17,8 @@ _MAX_CHARS = 1000
 _MAX_NAMES = 64
 _UNITS = "epoch|iteration|iter|step|episode|update|batch|round|generation"
 _PROGRESS = re.compile(
-    rf"(?<![\w./-])(?P<unit>{_UNITS})(?P<several>s)?['\"]?\s{{0,3}}[:=#]?\s{{0,3}}[\[(]?\s{{0,6}}(?P<done>\d{{1,12}})"
-    r"(?:\s{0,3}(?:/|\bof\b)\s{0,3}(?P<total>\d{1,12})|(?P<part>\.\d{1,9}))?\b(?![.:]\d)",
+    rf"(?<![\w./-])(?P<unit>{_UNITS})(?P<plural>s)?['\"]?\s{{0,3}}[:=#]?\s{{0,3}}[\[(]?\s{{0,6}}(?P<done>\d{{1,12}})"
+    r"(?:\s{0,3}(?:/|\bof\b)\s{0,3}(?P<total>\d{1,12})|(?P<fraction>\.\d{1,9}))?\b(?![.:]\d)",
     re.IGNORECASE,
 )
 _COUNT = re.compile(r"^\s{0,9}[\[(]\s{0,6}(?P<done>\d{1,12})/(?P<total>\d{1,12})\s{0,3}[\])]")
@@ -44,11 +44,11 @@ _BARE = re.compile(
     re.IGNORECASE,
 )
 _PROSE = re.compile(r" {1,4}[A-Za-z]{2,}(?!\S{0,60}\s{0,8}[:=])")
-"""A word after a whole number, as in `error: 3 files`."""
+"""A word after an integer, as in `error: 3 files`."""
 _STOP_WORD = re.compile(
     r"(?:a|after|and|at|by|current|for|from|has|in|is|it|of|on|or|the|to|took|until|was|with)", re.IGNORECASE
 )
-"""Words that no metric's name contains: a name begins after the last of them."""
+"""Words that no metric's name contains; a name begins after the last one."""
 _NOT_METRICS = frozenset(f"{_UNITS}|eta|seed|pid|port|version|line|rank|gpu|cuda|device|part|worker".split("|"))
 
 
@@ -70,11 +70,11 @@ class PairLines(LineReader):
                     yield from self._read(visible(raw[: 8 * _MAX_CHARS]).decode("utf-8", "replace")[:_MAX_CHARS])
 
     def _read(self, line: str) -> Iterator[Figures]:
-        found = _PROGRESS.search(line)
-        has_total = found is not None and found["total"] is not None
-        if found is None or not (has_total or _names_progress(line, found)):
-            found = _COUNT.search(line)
-            if found is None and _BAR.search(line) is None:
+        progress = _PROGRESS.search(line)
+        has_total = progress is not None and progress["total"] is not None
+        if progress is None or not (has_total or _names_progress(line, progress)):
+            progress = _COUNT.search(line)
+            if progress is None and _BAR.search(line) is None:
                 return
         pairs = [
             (match["name"], match["value"])
@@ -82,8 +82,8 @@ class PairLines(LineReader):
             if not match["value"].isdigit() or _PROSE.match(line, match.end()) is None
         ]
         has_fraction = any(not value.lstrip("+-").replace(",", "").isdigit() for _, value in pairs)
-        if found is not None and not pairs:
-            pairs = list(_bare_pairs(line[found.end() :]))
+        if progress is not None and not pairs:
+            pairs = list(_bare_pairs(line[progress.end() :]))
         elif not has_fraction and not (has_total and pairs):
             pairs = []
         metrics = {}
@@ -92,12 +92,12 @@ class PairLines(LineReader):
             if name and value is not None and (name in self._names or len(self._names) < _MAX_NAMES):
                 self._names.add(name)
                 metrics[name] = value
-        if found is None:
+        if progress is None:
             yield from [Figures(metrics=metrics)] if metrics else []
         elif metrics or has_total:
-            groups = found.groupdict()
-            done, total = float(found["done"]), float(groups["total"] or 0)
-            step, unit = None if groups.get("part") else int(done), groups.get("unit", "step").lower()
+            groups = progress.groupdict()
+            done, total = float(progress["done"]), float(groups["total"] or 0)
+            step, unit = None if groups.get("fraction") else int(done), groups.get("unit", "step").lower()
             yield Figures(done=done if total else None, total=total or None, unit=unit, metrics=metrics, step=step)
 
 
@@ -107,12 +107,16 @@ def _may_have_progress(text: bytes) -> bool:
     return any(word in lower for word in _UNIT_WORDS) or (b"/" in text and _FRACTION.search(text) is not None)
 
 
-def _names_progress(line: str, found: re.Match[str]) -> bool:
-    """True if a line is about this progress without a total, rather than an option such as `epochs: 10` or `batch=64`."""
-    if found["several"] or found["unit"].lower() == "batch" or (found["part"] and found["unit"].lower() != "epoch"):
+def _names_progress(line: str, progress: re.Match[str]) -> bool:
+    """True if a line reports this progress, which has no total, rather than an option such as `epochs: 10` or `batch=64`."""
+    if (
+        progress["plural"]
+        or progress["unit"].lower() == "batch"
+        or (progress["fraction"] and progress["unit"].lower() != "epoch")
+    ):
         return False
     is_dict = line.lstrip().startswith("{") and line.rstrip().endswith("}") and rank(line) < rank("")
-    return is_dict or _PREFIX.fullmatch(line[: found.start()]) is not None
+    return is_dict or _PREFIX.fullmatch(line[: progress.start()]) is not None
 
 
 def _bare_pairs(text: str) -> Iterator[tuple[str, str]]:
@@ -120,20 +124,20 @@ def _bare_pairs(text: str) -> Iterator[tuple[str, str]]:
 
     Amounts with a unit, such as `12.3 ms`, may stand between them.
     """
-    at, pairs = 0, list[tuple[str, str]]()
-    while (match := _BARE.match(text, at)) is not None:
-        at = match.end()
+    end, pairs = 0, list[tuple[str, str]]()
+    while (match := _BARE.match(text, end)) is not None:
+        end = match.end()
         if not match["unit"]:
             if not match["name"] or any(map(_STOP_WORD.fullmatch, match["name"].split())):
                 return
             pairs.append((match["name"], match["value"]))
-    if any(not value.lstrip("+-").isdigit() for _, value in pairs) and not text[at:].strip(" \t,;|)]}."):
+    if any(not value.lstrip("+-").isdigit() for _, value in pairs) and not text[end:].strip(" \t,;|)]}."):
         yield from pairs
 
 
 def _metric_name(text: str) -> str:
     """Returns a metric's name of up to three words; empty if the text is not a name."""
     words = text.split()
-    last = max((at for at, word in enumerate(words) if _STOP_WORD.fullmatch(word)), default=-1)
+    last = max((index for index, word in enumerate(words) if _STOP_WORD.fullmatch(word)), default=-1)
     words = words[last + 1 :]
     return "" if not words or words[-1].lower().rstrip("s") in _NOT_METRICS else "_".join(words)

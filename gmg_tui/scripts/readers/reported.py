@@ -26,7 +26,7 @@ _QUOTES = (b'"', b"'", b"#", b"`")
 _JSON_CONSTANT = re.compile(rb"([\[{:,]\s{0,20}[+-]?)(nan|inf(?:inity)?)\b", re.IGNORECASE)
 """NaN or infinity in JSON, as `json.dumps` or an f-string writes it."""
 _MAX_DIGITS = 1000
-"""Limit for integers: Python parses longer ones in quadratic time, and none beyond 4,300 digits."""
+"""Digits to parse as an integer: Python takes quadratic time, and rejects more than 4,300."""
 _MAX_TOTAL_BYTES = 1 << 20
 _MAX_RATE_BYTES = 8192
 _MAX_LEVELS = 64
@@ -36,17 +36,17 @@ _INTEGERS = range(-(2**63), 2**64)
 
 
 def _objects(block: bytes, mark: bytes, max_bytes: int | None = None) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yields the JSON object after `mark` in each line with it (empty if invalid), and the error (empty if valid).
+    """Yields the JSON object after `mark` for each line with the mark (empty if invalid), and the error (empty if valid).
 
     A logger's prefix may precede the mark. A line that only quotes one, as in a traceback, is no error.
     """
     for line in block.splitlines() if mark in block else ():
-        before, found, text = line.partition(mark)
-        if found:
+        prefix, mark_found, text = line.partition(mark)
+        if mark_found:
             try:
                 yield _json_object(strip_ansi(text[:max_bytes]).strip()), ""
             except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-                if not before[:1].isspace() and not any(sign in before for sign in _QUOTES):
+                if not prefix[:1].isspace() and not any(quote in prefix for quote in _QUOTES):
                     yield {}, str(error)
 
 
@@ -85,11 +85,11 @@ class ReportedRates(LineReader):
 
     def read(self, block: bytes) -> Iterator[Figures]:
         """Yields the figures of each line."""
-        for found, error in _objects(block, FPS_MARK, _MAX_RATE_BYTES):
-            refused = [name for name, value in found.items() if isinstance(value, Decimal)]
-            kept = {name: value for name, value in found.items() if name not in refused}
+        for values, error in _objects(block, FPS_MARK, _MAX_RATE_BYTES):
+            refused = [name for name, value in values.items() if isinstance(value, Decimal)]
+            accepted = {name: value for name, value in values.items() if name not in refused}
             try:
-                numbers = msgspec.convert(kept, dict[str, float])
+                numbers = msgspec.convert(accepted, dict[str, float])
             except msgspec.ValidationError as trouble:
                 numbers, error = {}, str(trouble)
             if refused:
@@ -100,7 +100,7 @@ class ReportedRates(LineReader):
 
     @property
     def signs(self) -> tuple[Sign, ...]:
-        """A sign with the last reason why a line could not be read; none if all could."""
+        """A sign of trouble with the last error in a line; empty if there was none."""
         return (Sign("output", self._error, "print it with report_fps"),) if self._error else ()
 
 
@@ -124,7 +124,7 @@ class ReportedResults:
     """The results of one attempt: the newest value of each name, at most `_MAX_TOTAL_BYTES` of JSON.
 
     Args:
-        names: The session's names, at most `MAX_NAMES`; new ones are added.
+        names: The names of the session's results so far, to which new ones are added, up to `MAX_NAMES`.
 
     Attributes:
         values: The values by name.
@@ -143,11 +143,11 @@ class ReportedResults:
     def read(self, block: bytes) -> dict[str, float]:
         """Reads whole lines of output. Returns the numbers among their results."""
         numbers: dict[str, float] = {}
-        for found, error in _objects(block, RESULT_MARK):
+        for results, error in _objects(block, RESULT_MARK):
             if error:
                 self._ignore(f"a gmg:result line is not a JSON object: {error}")
             values = {}
-            for name, value in found.items():
+            for name, value in results.items():
                 try:
                     values[name] = _to_encodable(value, _MAX_LEVELS)
                 except ValueError as trouble:

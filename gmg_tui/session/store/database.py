@@ -19,7 +19,7 @@ from gmg_tui.machine.files import lock_trouble
 from gmg_tui.machine.folders import check_own
 from gmg_tui.model import Attempt, Curve, JobRecord, Snapshot
 from gmg_tui.model.errors import GmgError
-from gmg_tui.model.text import encoded
+from gmg_tui.model.text import encode_lossy
 
 VERSION = 12
 """`PRAGMA user_version` of stores.
@@ -135,7 +135,7 @@ _ENCODED_NANS = {f"{NAN_PREFIX}{value}" for value in ("nan", "inf", "-inf")}
 
 def encode(value: Any) -> str:
     """Returns `value` as JSON."""
-    return encoded(msgspec.json.encode, value).decode()
+    return encode_lossy(msgspec.json.encode, value).decode()
 
 
 def write(db: sqlite3.Connection, records: Iterable[Record]) -> None:

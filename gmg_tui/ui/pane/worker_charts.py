@@ -61,11 +61,14 @@ def _tracks(entry: SlotView, series: Series) -> Iterator[Track]:
     used_gib = [None if mib is None else mib / 1024 for mib in series.memory_used_mib]
     total_gib = total_mib / 1024 if total_mib else None
     limit_w = newest.power_limit_w or gpu.power_limit_w
-    util, power = units.figure(newest.gpu_util_pct, "%"), f"{units.whole(newest.power_w)} of {units.whole(limit_w)} W"
+    util, power = (
+        units.figure(newest.gpu_util_pct, "%"),
+        f"{units.rounded(newest.power_w)} of {units.rounded(limit_w)} W",
+    )
     memory = f"{units.gib(newest.memory_used_mib)} of {units.gib(total_mib)} GiB"
     yield Track("GPU", util, series.gpu_util_pct, 100.0, "%", "ok", fmean, missing)
     if series.sm_pct:
-        busy = f"{units.whole(newest.sm_pct)} % busy"
+        busy = f"{units.rounded(newest.sm_pct)} % busy"
         yield Track("SMs", busy, series.sm_pct, 100.0, "%", "ok", fmean, missing)
     yield Track("VRAM", memory, used_gib, total_gib, "GiB", "vram", max, missing)
     yield Track("power", power, series.power_w, limit_w, "W", "warn", fmean, missing)

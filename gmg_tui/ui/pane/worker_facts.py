@@ -98,13 +98,13 @@ def _sample_facts(gpu: Gpu, sample: GpuSample, worker: Worker, *, at_end: bool) 
     if sample.sm_pct is not None:
         yield Fact("SMs busy", units.figure(sample.sm_pct, "%"))
     yield Fact("VRAM", f"{units.gib(sample.memory_used_mib)} of {units.gib(total_mib)} GiB")
-    yield Fact("power", f"{units.whole(sample.power_w)} of {units.whole(limit_w)} W")
+    yield Fact("power", f"{units.rounded(sample.power_w)} of {units.rounded(limit_w)} W")
     yield Fact("temperature", units.figure(sample.temperature_c, "°C"))
     if not at_end:
         throttle = units.NOT_SUPPORTED if sample.throttle is None else ", ".join(sample.throttle) or "no"
         in_mib, out_mib = sample.pcie_rx_mib_s, sample.pcie_tx_mib_s
-        transfer = f"in {units.whole(in_mib)}, out {units.whole(out_mib)} MiB/s"
-        yield Fact("SM clock", f"{units.whole(sample.sm_clock_mhz)} of {units.whole(sample.sm_clock_max_mhz)} MHz")
+        transfer = f"in {units.rounded(in_mib)}, out {units.rounded(out_mib)} MiB/s"
+        yield Fact("SM clock", f"{units.rounded(sample.sm_clock_mhz)} of {units.rounded(sample.sm_clock_max_mhz)} MHz")
         yield Fact("throttled", throttle, "warn" if sample.throttle else "text")
         yield Fact("fan", units.figure(sample.fan_pct, "%"))
         yield Fact("PCIe", units.NOT_SUPPORTED if in_mib is None and out_mib is None else transfer)

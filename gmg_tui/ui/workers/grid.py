@@ -250,9 +250,9 @@ def _add_processor(entry: SlotView, row: Row) -> Row:
         return row.add("no figures yet", "dim")
     busy_pct, power_w = sample.gpu_util_pct, sample.power_w
     heat_style = "warn" if sample.throttle else load_style(sample, "temperature_c")
-    row.end(f"{units.whole(sample.temperature_c):>4} °C", heat_style)
+    row.end(f"{units.rounded(sample.temperature_c):>4} °C", heat_style)
     row.end(f"/{sample.power_limit_w:.0f} W" if sample.power_limit_w is not None else " W")
-    row.end(f"{units.whole(power_w):>4}", load_style(sample, "power_w"))
+    row.end(f"{units.rounded(power_w):>4}", load_style(sample, "power_w"))
     row.add(f"{units.figure(busy_pct, '%'):>5} ", load_style(sample, "gpu_util_pct"))
     full, empty = bar((busy_pct or 0.0) / 100, max(0, row.room - 1))
     return row.add(full, load_style(sample, "gpu_util_pct")).add(empty, "border") if busy_pct is not None else row

@@ -184,7 +184,7 @@ def test_a_host_runs_no_interpreter_that_another_user_has_made(tmp_path: Path, m
                 printed = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout
                 assert printed == f"{runs}\n"
             os.lchown(path, 0, 0)
-        monkeypatch.setattr(launcher, "names_of", lambda _: ["nobody"])
+        monkeypatch.setattr(launcher, "owner_names", lambda _: ["nobody"])
         os.chown(python.parent, nobody, nobody)
         command = Ssh("a").command("a")[-1]
         assert subprocess.run(["sh", "-c", command], capture_output=True, check=True).stdout == b"python\n"

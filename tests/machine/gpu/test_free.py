@@ -104,13 +104,13 @@ def test_gpus_are_taken_as_they_become_free_and_changes_are_reported_once() -> N
     waiting = "1 of 2 GPUs is free; waiting (ctrl+c cancels)"
     assert told == [(waiting, waiting, *(f"gpu{index}: PID 1 of the host, 31.0 GiB" for index in range(3))), (waiting,)]
     assert other.acquire("GPU-0")
-    assert other.may_collect(["GPU-0"])
+    assert other.try_collecting(["GPU-0"])
 
 
 def test_one_of_two_waiting_sessions_collects_gpus() -> None:
     in_use, other, kept = {0}, Leases(), list[bool]()
-    assert other.may_collect(["GPU-3", "GPU-7"])
-    assert Leases().may_collect(["GPU-8"])
+    assert other.try_collecting(["GPU-3", "GPU-7"])
+    assert Leases().try_collecting(["GPU-8"])
 
     def pause(text: str, lines: Sequence[str]) -> None:
         kept.append(not other.acquire("GPU-3"))

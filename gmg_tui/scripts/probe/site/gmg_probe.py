@@ -18,7 +18,7 @@ DETERMINISM = ("unknown", "off", "on")
 STACKS = "stacks"
 """The file for the Python stacks that a process writes on `STACK_SIGNAL`."""
 STACK_SIGNAL = 46
-"""A real-time signal (signal(7)) that none of our libraries uses. It kills a process without a handler."""
+"""A real-time signal (signal(7)) that no known library uses. It kills a process without a handler."""
 
 MAGIC = 0x474D_4750_524F_4205
 """The first word of a readable file: `GMGPRO` and the version of its layout."""
@@ -74,7 +74,7 @@ class _Counts:
         return True
 
     def enter(self, name):
-        """Begins the phase `name`; does nothing for `-`."""
+        """Enters the phase `name`; does nothing for `-`."""
         try:
             if name != "-":
                 self.phase, self.environments = PHASES.index(name), -1
@@ -84,7 +84,7 @@ class _Counts:
             return
 
     def begin(self, environments, kind, now):
-        """Prepares to count the first step, one in a new phase, or one with another number of environments."""
+        """Prepares to count the first step of a phase, or with another number of environments."""
         if self.phase != STEPPING:
             self.enter("stepping")
         self.environments = environments
@@ -96,7 +96,7 @@ class _Counts:
 
     @staticmethod
     def torch_determinism():
-        """Returns an index of `DETERMINISM`."""
+        """Returns the index in `DETERMINISM` of torch's mode."""
         enabled = getattr(sys.modules.get("torch"), "are_deterministic_algorithms_enabled", None)
         return 0 if enabled is None else 1 + bool(enabled())
 
@@ -118,7 +118,7 @@ class _Counts:
             self.words[NAMES.index(name)] = getattr(self, name)
 
     def learn(self):
-        """Adds the time since the last call if no step came between; called before and after a learner's call."""
+        """Adds the time since the last call as learning, if there was no step since; called before and after a learner's call."""
         now = monotonic_ns()
         if self.learned_steps == self.steps:
             self.spend("learning_ns", now - self.learned_ns)
@@ -146,7 +146,7 @@ def open_file(name, flags):
 
 
 def start(directory, reports):
-    """Starts the probe in this process and those that it forks, with files in the folder `directory`."""
+    """Starts the probe in this process and its forks, with files in the folder `directory`."""
     global folder, _reports
     folder, _reports = directory, reports
     with open(os.path.join(os.path.dirname(__file__), "calls.txt"), encoding="utf-8") as file:
@@ -163,7 +163,7 @@ def start(directory, reports):
 
 
 def _count_step(original, environments_of, kind_name):
-    """Wraps a step to count it, unless it called a step that was counted: of nested environments the innermost counts."""
+    """Wraps a step to count it, unless an inner step was counted: only the innermost of nested environments counts."""
     from _thread import get_ident
     from operator import attrgetter
 
@@ -178,7 +178,7 @@ def _count_step(original, environments_of, kind_name):
         try:
             thread = get_ident()
             if counts.steps != before and counts.by_thread.get(thread, 0) > before:
-                return result  # an inner environment has counted it
+                return result  # the inner environment was counted
             environments, now = get(args[0]), clock()
             if environments != counts.environments:
                 environments = int(environments) or 1
@@ -218,7 +218,7 @@ def _mark(original, at_beginning, at_end):
 
 
 def _call_then(original, report):
-    """Wraps a call, after which `report` is called with its arguments."""
+    """Wraps a call so that `report` is called next, with the same arguments."""
 
     def call(*args, **kwargs):
         result = original(*args, **kwargs)
@@ -231,9 +231,9 @@ def _call_then(original, report):
     return call
 
 
-def _report(original, how):
-    """Wraps a call that reports metrics."""
-    return _call_then(original, _reports.METRICS[how])
+def _report(original, form):
+    """Wraps a call that reports metrics; `form` is that of its arguments."""
+    return _call_then(original, _reports.METRICS[form])
 
 
 def _report_save(original, kind_name):
@@ -241,8 +241,10 @@ def _report_save(original, kind_name):
     kind = _reports.STATE if kind_name == "state" else _reports.EXPORT
 
     def report(*args, **kwargs):
-        place = args[1] if len(args) > 1 else next(kwargs[name] for name in ("f", "path", "filename") if name in kwargs)
-        _reports.report_saved(kind, _counts.environment_steps, place)
+        target = (
+            args[1] if len(args) > 1 else next(kwargs[name] for name in ("f", "path", "filename") if name in kwargs)
+        )
+        _reports.report_saved(kind, _counts.environment_steps, target)
 
     return _call_then(original, report)
 
@@ -277,7 +279,7 @@ _WRAPPERS = {"step ": _count_step, "call ": _mark, "time ": _time, "metric ": _r
 
 
 def _wrap(module):
-    """Wraps the functions of a module that `calls.txt` lists."""
+    """Wraps the functions that `calls.txt` lists for a module."""
     from functools import update_wrapper
 
     for kind, name, owner_name, method, *rest in _rows:

@@ -18,16 +18,16 @@ HEADER = Struct("<4q")
 CAPACITY = 512 << 10
 """Bytes in the ring; a multiple of 8, as all records are."""
 RECORD = Struct("<HHqqqdq")
-"""Size with padding, kind, sequence number, two integers, a float, CLOCK_MONOTONIC in ns; the name follows in UTF-8."""
+"""Size with padding, kind, sequence number, two integers, a float, CLOCK_MONOTONIC in ns. The name or path follows."""
 METRIC, STATE, EXPORT = range(1, 4)
-"""Kinds. A metric has its step, 0, its value; a saved file its size in bytes, the environment steps so far, its inode."""
+"""Kinds of records. The numbers of a metric are step, 0 and value; of a file, size in bytes, environment steps and inode."""
 NO_STEP = -(2**63)
 """The step of a metric without one."""
 UNKNOWN = -1
-"""The size of a file that may be incomplete, as the script opened it itself."""
+"""The size of a file that the script opened itself, and may not have completed."""
 MAX_NAME_BYTES, MAX_PATH_BYTES = 200, 4096
 _LOCK_TIMEOUT_S = 0.001
-"""Seconds after which a signal handler that interrupted a report drops its own record."""
+"""Seconds to wait for the lock; a report that a signal handler has interrupted never releases it."""
 
 
 class Ring:
@@ -60,7 +60,7 @@ class Ring:
         self.memory = memory[HEADER.size :]
 
     def write(self, kind, name, first, second, value):
-        """Appends a record."""
+        """Appends a record; drops the oldest ones if the ring is full."""
         size = (RECORD.size + len(name) + 7) & ~7
         if not self.lock.acquire(True, _LOCK_TIMEOUT_S):
             return
@@ -75,9 +75,9 @@ class Ring:
             self.words[2] = oldest  # first, so that the engine reads no record that is being overwritten
             record = RECORD.pack(size, kind, count, first, second, value, monotonic_ns()) + name
             record += bytes(size - len(record))
-            at = end % CAPACITY
-            fitting = min(size, CAPACITY - at)
-            self.memory[at : at + fitting] = record[:fitting]
+            offset = end % CAPACITY
+            fitting = min(size, CAPACITY - offset)
+            self.memory[offset : offset + fitting] = record[:fitting]
             if fitting < size:
                 self.memory[: size - fitting] = record[fitting:]
             self.words[3] = count + 1
@@ -123,10 +123,10 @@ def mapping(_, data, step=None, *__, **___):
 METRICS = {"scalar": scalar, "keywords": keywords, "scalars": scalars, "mapping": mapping}
 
 
-def report_saved(kind, env_steps, place):
-    """Reports a file that a call has saved; `place` is its path, or a file that the script has opened."""
-    is_path = isinstance(place, (str, bytes, os.PathLike))
-    path = os.path.abspath(os.fsdecode(place if is_path else place.name))
+def report_saved(kind, env_steps, target):
+    """Reports a file that a call has saved; `target` is its path, or a file object."""
+    is_path = isinstance(target, (str, bytes, os.PathLike))
+    path = os.path.abspath(os.fsdecode(target if is_path else target.name))
     for candidate in (path, path + ".zip"):  # Stable-Baselines3 adds the suffix
         if os.path.isfile(candidate):
             status = os.stat(candidate)

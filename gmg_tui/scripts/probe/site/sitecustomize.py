@@ -1,4 +1,4 @@
-"""Starts the probe in a worker's Python, which then writes its stacks on a signal.
+"""Starts the probe in a worker's Python, and makes it write its stacks on a signal.
 
 Then runs the `sitecustomize` that this one hides.
 """
