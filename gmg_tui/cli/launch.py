@@ -134,7 +134,7 @@ def start(options: Options, create_spec: Callable[[], RunSpec], *, engine: Prest
             # Raised only until the reporter or screen handles ctrl+c.
             signals.raise_at_once()
             note("stopping the workers (ctrl+c again kills them)")
-            engine.cancel(torchrun.stop_s(spec))
+            engine.cancel(torchrun.stop_timeout_s(spec))
             raise
     return 0 if status is None else conclude(spec, status)
 

@@ -14,7 +14,7 @@ from gmg_tui.cli.printing import note
 from gmg_tui.engine.notify import FINISH_TIMEOUT_S
 from gmg_tui.model import Session, Snapshot, WorkerState, units
 from gmg_tui.model.errors import GmgError
-from gmg_tui.scripts.torchrun import stop_s
+from gmg_tui.scripts.torchrun import stop_timeout_s
 from gmg_tui.session.client import ANSWER_TIMEOUT_S, EngineClient
 from gmg_tui.session.protocol import Update
 
@@ -115,7 +115,7 @@ async def _stop_session(entry: sessions.SessionEntry, clients: set[EngineClient]
             f"all workers of {entry.name} have ended; the engine exits when its last client detaches ({clients_text} left)"
         )
     else:
-        extra_s = stop_s(session.spec) if session.spec.nodes is not None else 0.0  # the agents end first
+        extra_s = stop_timeout_s(session.spec) if session.spec.nodes is not None else 0.0  # the agents end first
         extra_s += FINISH_TIMEOUT_S if session.spec.notify else 0.0
         if not await asyncio.to_thread(await_end, entry.folder, _END_TIMEOUT_S + extra_s):
             raise GmgError(f"all workers of {entry.name} have ended, but not its engine{_unfreeze_hint(session)}", 1)

@@ -196,7 +196,7 @@ class Supervisor:
         self.scheduler.end(kill=kill, reason=reason)
         if kill:
             self.on_kill()
-        waits_s = 0.0 if kill else torchrun.stop_s(self.session.spec)
+        waits_s = 0.0 if kill else torchrun.stop_timeout_s(self.session.spec)
         asyncio.get_running_loop().call_later(waits_s + _END_GRACE_S, self.overdue.set)
 
     def forward_signal(self, number: signal.Signals) -> None:

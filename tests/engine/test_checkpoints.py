@@ -21,7 +21,7 @@ from gmg_tui.model import (
     WorkerState,
     combine_ranks,
 )
-from gmg_tui.scripts.checkpoints import MAX_KEPT, Trust, before_nan, merge, newest_intact
+from gmg_tui.scripts.checkpoints import MAX_CHECKPOINTS, Trust, before_nan, merge, newest_intact
 from gmg_tui.session.protocol import Action
 from tests.patience import alive, eventually
 
@@ -247,7 +247,7 @@ def test_the_ledger_keeps_the_newest_of_each_path() -> None:
 
     many = [Checkpoint(f"/{number}", number) for number in range(30)]
     kept = merge(many, [Checkpoint("/latest", 35.0), Checkpoint("/latest", 36.0), Checkpoint("/29", 40.0)])
-    assert len(kept) == MAX_KEPT
+    assert len(kept) == MAX_CHECKPOINTS
     assert [(each.path, each.saved) for each in kept[-2:]] == [("/latest", 36.0), ("/29", 40.0)]
     set_back = [Checkpoint("/before", 40.0), Checkpoint("/after", 30.0)]
     assert merge(set_back)[-1].path == "/after", "the system clock has been set back in between"

@@ -133,5 +133,5 @@ def test_torchrun_is_recognised_by_its_command_line(script: str, module: bool, e
 
 def test_a_stopping_engine_gives_torchrun_jobs_time_to_end() -> None:
     spec = sweep_for([{}], program(script="/venv/bin/torchrun"), cpu=1, sigint_wait_s=15.0, sigterm_wait_s=10.0)
-    assert torchrun.stop_s(spec) == torchrun.GRACE_S + 10.0
-    assert torchrun.stop_s(structs.replace(spec, sweep=None, script="train.py")) == 25.0
+    assert torchrun.stop_timeout_s(spec) == torchrun.GRACE_S + 10.0
+    assert torchrun.stop_timeout_s(structs.replace(spec, sweep=None, script="train.py")) == 25.0

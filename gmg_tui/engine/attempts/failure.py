@@ -118,7 +118,7 @@ def _advise_install(failure: Failure, spec: RunSpec) -> Failure:
     return failure._replace(advice=f"install {package} for {python}, or choose another interpreter with --python")
 
 
-async def read_error_file(path: Path) -> torchrun.Recorded | None:
+async def read_error_file(path: Path) -> torchrun.RecordedError | None:
     """Returns a rank's error file; None if it is missing or the disk does not answer in time."""
     try:
         async with asyncio.timeout(_DISK_TIMEOUT_S):

@@ -180,7 +180,7 @@ class Fleet:
 
     async def end(self, *, kill: bool = False) -> None:
         """Ends all agents, and waits for them."""
-        within_s = _END_GRACE_S if kill else torchrun.stop_s(self.spec) + _END_GRACE_S
+        within_s = _END_GRACE_S if kill else torchrun.stop_timeout_s(self.spec) + _END_GRACE_S
         await asyncio.gather(*(node.end(kill=kill, within_s=within_s) for node in self._nodes.values()))
 
     def _on_change(self) -> None:

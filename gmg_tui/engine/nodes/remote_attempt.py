@@ -205,7 +205,7 @@ class RemoteAttempt:
             return
         if self.assignment.stop is None or stop.kill:
             self._assign(stop=stop)
-            grace_s = 0.0 if stop.kill else torchrun.stop_s(self._node.spec)
+            grace_s = 0.0 if stop.kill else torchrun.stop_timeout_s(self._node.spec)
             asyncio.get_running_loop().call_later(grace_s + _END_REPORT_TIMEOUT_S, self._give_up)
         if self._node.lost_since is not None:
             self._finish(Outcome(cause=stop.cause))

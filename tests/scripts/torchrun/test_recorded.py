@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gmg_tui.scripts.genesis.output.failures import FailureKind, explain_recorded
-from gmg_tui.scripts.torchrun import Recorded, read_error_file
+from gmg_tui.scripts.torchrun import RecordedError, read_error_file
 
 _SCRIPT = """
 from torch.distributed.elastic.multiprocessing.errors import record
@@ -43,17 +43,20 @@ def test_errors_recorded_by_torch(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('{"message": "the sky fell"}', Recorded("the sky fell", "")),
-        ('{"message": {"message": "E: x"}}', Recorded("E: x", "")),
+        ('{"message": "the sky fell"}', RecordedError("the sky fell", "")),
+        ('{"message": {"message": "E: x"}}', RecordedError("E: x", "")),
         ('{"message": 3}', None),
-        ('{"message": {"message": "E: x", "extraInfo": {"py_callstack": "T"}, "errorCode": 1}}', Recorded("E: x", "T")),
+        (
+            '{"message": {"message": "E: x", "extraInfo": {"py_callstack": "T"}, "errorCode": 1}}',
+            RecordedError("E: x", "T"),
+        ),
         ('{"message": " \\n"}', None),
         ("{", None),
         ("[" * 200_000, None),
         (f'{{"message": "{"x" * (1 << 20)}"}}', None),
     ],
 )
-def test_files_without_an_error_are_ignored(tmp_path: Path, text: str, expected: Recorded | None) -> None:
+def test_files_without_an_error_are_ignored(tmp_path: Path, text: str, expected: RecordedError | None) -> None:
     path = tmp_path / "error.json"
     path.write_text(text)
     assert read_error_file(path) == expected
@@ -70,18 +73,18 @@ def test_only_a_regular_file_is_read(tmp_path: Path) -> None:
     ("error", "kind", "reason"),
     [
         (
-            Recorded(
+            RecordedError(
                 "OutOfMemoryError: CUDA out of memory.",
                 "Traceback (most recent call last)\ntorch.OutOfMemoryError: CUDA out of memory.\n",
             ),
             FailureKind.MEMORY,
             "torch.OutOfMemoryError: CUDA out of memory.",
         ),
-        (Recorded("the sky\x1b[31m fell\nand more", ""), FailureKind.SCRIPT, "the sky fell"),
-        (Recorded("x" * 5000, ""), FailureKind.SCRIPT, "x" * 200),
+        (RecordedError("the sky\x1b[31m fell\nand more", ""), FailureKind.SCRIPT, "the sky fell"),
+        (RecordedError("x" * 5000, ""), FailureKind.SCRIPT, "x" * 200),
     ],
 )
-def test_the_recorded_error_is_the_reason_of_the_failure(error: Recorded, kind: FailureKind, reason: str) -> None:
+def test_the_recorded_error_is_the_reason_of_the_failure(error: RecordedError, kind: FailureKind, reason: str) -> None:
     failure = explain_recorded(error)
     assert (failure.kind, failure.reason) == (kind, reason)
     assert failure.advice

@@ -164,7 +164,7 @@ def _signal_of_status(status: int) -> str | None:
     return _signal_name(status - 128) or (_signal_name(256 - status) if status in _NEGATIVE_STATUS else None)
 
 
-def explain_recorded(recorded: torchrun.Recorded) -> Failure:
+def explain_recorded(recorded: torchrun.RecordedError) -> Failure:
     """Returns the failure of a script that wrote an `error.json`."""
     texts = [line.encode(errors="replace") for line in f"{recorded.traceback}\n{recorded.message}".splitlines()]
     failure = explain(1, [text for text in texts if text.strip()])
