@@ -303,7 +303,7 @@ class Engine:
             supervisor.faults.guard("notifications", self._notify_of_end)
         if self._hardware.nvml is not None:
             supervisor.faults.guard("leases", supervisor.update_leases, self._hardware.update_leases)
-        self._server.soon()
+        self._server.request_snapshot()
         self._observer.session_files.changed()
 
     def _notify_of_end(self) -> None:
@@ -360,7 +360,7 @@ class Engine:
             self._observer.update_samples(*self._unread_samples.popleft())
             if not self._has_samples:
                 self._has_samples = True
-                self._server.soon()
+                self._server.request_snapshot()
 
 
 @contextlib.asynccontextmanager

@@ -83,7 +83,7 @@ class Observer:
                 for name, loop in loops.items():
                     tasks.create_task(self._faults.keep_running(name, loop), name=name)
         finally:
-            self._faults.guard("records", lambda: self.recorder.keep(self.snapshot()))
+            self._faults.guard("records", lambda: self.recorder.write(self.snapshot()))
 
     async def _beat(self, read: Callable[[], None], send: Callable[[Snapshot | None], None]) -> None:
         """Does all work of a second at once: waking up costs more than most of it."""
@@ -203,7 +203,7 @@ class Observer:
             cleared = self._faults.guard("alerts", slot.diagnose, view, now, worker)
             if worker is not None:
                 if view.newest.checkpoint is not None:
-                    self._faults.guard("records", self.recorder.seen, worker, view.newest.checkpoint)
+                    self._faults.guard("records", self.recorder.checkpoint_saved, worker, view.newest.checkpoint)
                 for alert in cleared or ():
                     self.recorder.recovered(worker, alert)
         return tuple(

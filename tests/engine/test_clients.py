@@ -147,7 +147,7 @@ async def test_clients_can_connect_after_an_internal_error(tmp_path: Path, monke
     running = asyncio.create_task(Faults().keep_running("clients", server.run))
     await asyncio.sleep(0)
     for event in (failed, sent):
-        server.soon()
+        server.request_snapshot()
         await asyncio.wait_for(event.wait(), LONG_S)
         client = await EngineClient.connect(listener.path)
         await client.close()

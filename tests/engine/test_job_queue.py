@@ -199,7 +199,7 @@ class Records:
     def release(self, lead: JobRecord, _: object = None, **changes: Any) -> JobRecord:
         return structs.replace(lead, **changes)
 
-    def keep(self, _: JobRecord) -> None: ...
+    def write(self, _: JobRecord) -> None: ...
 
 
 async def test_a_trial_whose_slot_is_not_ready_does_not_run_after_the_search_has_ended(

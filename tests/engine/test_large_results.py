@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gmg_tui import session
-from gmg_tui.engine.api.client import _failed, framed
+from gmg_tui.engine.api.client import _error_answer, encode_answer
 from gmg_tui.model import Details
 from gmg_tui.scripts.readers.reported import _MAX_TOTAL_BYTES, ReportedResults
 from gmg_tui.session import protocol
@@ -45,7 +45,7 @@ async def test_the_queue_is_sent_whatever_its_jobs_have_reported(tmp_path: Path)
 
 
 def _received(answer: Answer) -> Answer:
-    message = protocol._message_decoder.decode(framed(answer)[4:])
+    message = protocol._message_decoder.decode(encode_answer(answer)[4:])
     assert isinstance(message, Answer)
     return message
 
@@ -54,7 +54,7 @@ def test_an_answer_that_cannot_be_sent_fails_its_request() -> None:
     details = Details("cpu0", (), "/", {"NAME": 1 << 64}, (), "", ())  # type: ignore[dict-item]
     with pytest.raises(OverflowError) as raised:
         Answer.with_value(7, details)
-    assert (_received(_failed(7, raised.value)).error or "").startswith("internal error (OverflowError: ")
+    assert (_received(_error_answer(7, raised.value)).error or "").startswith("internal error (OverflowError: ")
 
 
 def test_an_answer_is_decoded_only_by_whoever_asked() -> None:

@@ -41,7 +41,9 @@ def test_workers_are_ended_and_a_group_with_a_reused_number_is_not(
     sleepers: list[subprocess.Popen[bytes]], boot: str
 ) -> None:
     worker, helper, stranger = sleepers
-    lines = f"+{worker.pid} {watchdog.start_of(worker.pid)}\n+{stranger.pid} {watchdog.start_of(stranger.pid) - 5}\n"
+    lines = (
+        f"+{worker.pid} {watchdog.read_start(worker.pid)}\n+{stranger.pid} {watchdog.read_start(stranger.pid) - 5}\n"
+    )
     command = (sys.executable, "-I", "-S", "-c", boot + _RUN)
     ended = subprocess.run(
         command, input=f"test-watchdog\n{lines}", capture_output=True, text=True, timeout=LONG_S, check=True

@@ -1,4 +1,4 @@
-"""One client's connection: its requests, their answers, and the lines and snapshots it receives.
+"""A client's connection: its requests, the answers, and the lines and snapshots sent to it.
 
 Each snapshot is made once for all clients, and sent with only the workers that have changed.
 """
@@ -23,21 +23,21 @@ from gmg_tui.session.protocol import Answer, Command, Hello, Lines, Question, To
 
 _log = logging.getLogger(__name__)
 
-_MAX_ANSWERS = 256
-"""Maximum of unread answers and open questions."""
+_MAX_OPEN_REQUESTS = 256
+"""Limit of a client's open questions and unread answers."""
 _MAX_LINES_BYTES = 1 << 20
 """Limit of the lines in a message; beyond this the oldest are left out."""
 _READ_ONLY = "this connection is read-only"
 
 
 class Client:
-    """One connection. After each message it sends the newest state; there is no queue.
+    """A client's connection. Once a message is sent, the newest state follows; states are not queued.
 
-    Commands run as they are read, in order, and never wait for a question;
+    Commands run in order as they are read, and never wait for a question;
     questions are answered concurrently.
 
     Attributes:
-        readonly: True if the connection can change nothing.
+        readonly: True if the client cannot change anything.
         wake: Set when there is something to send.
         snapshot_due: True if a snapshot is to be sent.
     """
@@ -55,39 +55,39 @@ class Client:
         self.readonly = watched is None
         self.wake = asyncio.Event()
         self.snapshot_due = False
-        self._sent: Snapshot | None = None
-        """The last snapshot that was sent."""
+        self._last_sent: Snapshot | None = None
+        """The last snapshot sent."""
         self._supervisor, self._observer, self._updates = supervisor, observer, updates
         self._watched = watched
         self._answers: deque[Answer] = deque()
         self._next_line: dict[str, int] = {}
-        """The number of the first unsent line, by slot; empty if no lines are sent."""
+        """Number of the first unsent line, by slot; empty if the client does not want lines."""
         self._agent = supervisor.agent
 
     @property
-    def has_lines(self) -> bool:
-        """True if it gets lines, and some are unsent."""
+    def has_unsent_lines(self) -> bool:
+        """True if the client wants lines, and some are unsent."""
         slots = self._supervisor.slots
         return any(slots[slot].ring.end > number for slot, number in self._next_line.items())
 
     async def serve(self) -> None:
-        """Answers requests and sends updates until the client goes."""
+        """Answers requests and sends updates until the client disconnects."""
         supervisor = self._supervisor
         recent = tuple(slot.history.recent(name) for name, slot in supervisor.slots.items())
         welcome = Welcome(supervisor.session, self._observer.snapshot(), recent, self.readonly)
         self.writer.write(protocol.frame(welcome))
         async with asyncio.TaskGroup() as tasks:
-            reporting = tasks.create_task(self._report())
-            asking: set[asyncio.Task[None]] = set()
+            sending = tasks.create_task(self._send())
+            answering: set[asyncio.Task[None]] = set()
             try:
-                await self._listen(tasks, asking)
+                await self._read_requests(tasks, answering)
             finally:
                 if self._agent is not None:
                     self._agent.on_disconnect(self)
-                for task in (reporting, *asking):
+                for task in (sending, *answering):
                     task.cancel()
 
-    async def _listen(self, tasks: asyncio.TaskGroup, asking: set[asyncio.Task[None]]) -> None:
+    async def _read_requests(self, tasks: asyncio.TaskGroup, answering: set[asyncio.Task[None]]) -> None:
         while True:
             request = await protocol.read_request(self._reader)
             if isinstance(request, Hello):
@@ -99,12 +99,12 @@ class Client:
             elif self.readonly and not (isinstance(request.question, protocol.Ask) and request.question.is_harmless):
                 self._reply(Answer(request.id, error=_READ_ONLY))
             elif isinstance(request.question, Command):
-                self._carry_out(request.id, request.question)
+                self._run_command(request.id, request.question)
             else:
                 task = tasks.create_task(self._answer(request.id, request.question))
-                asking.add(task)
-                task.add_done_callback(asking.discard)
-            if len(asking) + len(self._answers) > _MAX_ANSWERS:
+                answering.add(task)
+                task.add_done_callback(answering.discard)
+            if len(answering) + len(self._answers) > _MAX_OPEN_REQUESTS:
                 raise protocol.ProtocolError("too many unread answers")
 
     def _reply(self, answer: Answer) -> None:
@@ -120,14 +120,14 @@ class Client:
             if self._supervisor.fleet is not None:
                 self._supervisor.fleet.request_lines()
 
-    async def _answer(self, number: int, question: Question) -> None:
+    async def _answer(self, request_id: int, question: Question) -> None:
         try:
-            self._reply(Answer.with_value(number, await self._value_of(question)))
+            self._reply(Answer.with_value(request_id, await self._find_answer(question)))
         except Exception as error:
-            self._reply(_failed(number, error))
+            self._reply(_error_answer(request_id, error))
 
-    async def _value_of(self, question: Question) -> object:
-        """Returns the answer. Raises `GmgError` if there is none."""
+    async def _find_answer(self, question: Question) -> object:
+        """Returns the answer to a question. Raises `GmgError` if there is none."""
         observer = self._observer
         match question:
             case protocol.Ask(topic=Topic.DETAILS, slot=slot):
@@ -152,15 +152,15 @@ class Client:
                 return await self._agent.logs.read(path, offset)
         return None
 
-    def _carry_out(self, number: int, command: Command) -> None:
+    def _run_command(self, request_id: int, command: Command) -> None:
         try:
-            self._act(command)
-            self._reply(Answer(number))
+            self._apply(command)
+            self._reply(Answer(request_id))
         except Exception as error:
-            self._reply(_failed(number, error))
+            self._reply(_error_answer(request_id, error))
 
-    def _act(self, command: Command) -> None:
-        """Carries out a command. Raises `GmgError` if that is not possible."""
+    def _apply(self, command: Command) -> None:
+        """Applies a command. Raises `GmgError` if it is not possible."""
         supervisor = self._supervisor
         if supervisor.concluded and not isinstance(command, protocol.End):
             raise GmgError("the session has ended", 1)
@@ -182,24 +182,24 @@ class Client:
             case protocol.End(kill=kill):
                 supervisor.end(kill=kill)
 
-    async def _report(self) -> None:
+    async def _send(self) -> None:
         while True:
             await self.wake.wait()
             self.wake.clear()
             while self._answers:
-                self.writer.write(framed(self._answers.popleft()))
-            frames = self._frames() if self.snapshot_due else b""
-            for slot in self._next_line:  # all lines before the snapshot arrive before it
+                self.writer.write(encode_answer(self._answers.popleft()))
+            frames = self._encode_state() if self.snapshot_due else b""
+            for slot in self._next_line:  # lines from before the snapshot arrive first
                 await self._send_lines(slot)
             self.writer.write(frames)
             await self.writer.drain()
 
-    def _frames(self) -> bytes:
-        """Returns the frames with the newest state."""
+    def _encode_state(self) -> bytes:
+        """Returns frames with the newest state."""
         self.snapshot_due = False
         frames = self._agent.encode_state(self, self._updates.snapshot) if self._agent is not None else None
         if frames is None:
-            frames, self._sent = self._updates.frame(self._sent), self._updates.snapshot
+            frames, self._last_sent = self._updates.encode(self._last_sent), self._updates.snapshot
         return frames
 
     async def _send_lines(self, slot: str) -> None:
@@ -207,46 +207,46 @@ class Client:
         first, raw = ring.lines_from(number)
         if not raw:
             return
-        end, fitting = first + len(raw), _newest(raw)
+        end, fitting = first + len(raw), _newest_fitting(raw)
         self._next_line[slot] = end
         self.writer.write(protocol.frame(Lines(slot, end - len(fitting), tuple(map(clean, fitting)))))
         await self.writer.drain()
 
 
-def _failed(number: int, error: Exception) -> Answer:
-    """Returns the answer to a failed request; an internal error does not end the connection."""
+def _error_answer(request_id: int, error: Exception) -> Answer:
+    """Returns the answer to a failed request; logs an internal error, which does not end the connection."""
     if isinstance(error, GmgError):
-        return Answer(number, error=str(error))
+        return Answer(request_id, error=str(error))
     _log.error("a request failed because of an internal error", exc_info=error)
-    return Answer(number, error=f"internal error ({type(error).__name__}: {error}); see engine.log")
+    return Answer(request_id, error=f"internal error ({type(error).__name__}: {error}); see engine.log")
 
 
-def framed(answer: Answer) -> bytes:
-    """Returns the frame of an answer; one that is too long becomes an error."""
+def encode_answer(answer: Answer) -> bytes:
+    """Returns an answer's frame, or the frame of an error if the answer is too long."""
     data = protocol.frame(answer)
     if len(data) > protocol.MAX_MESSAGE_BYTES:
         return protocol.frame(Answer(answer.id, error=f"the engine's answer is too long: {len(data):,} bytes"))
     return data
 
 
-def _newest(lines: list[bytes]) -> list[bytes]:
+def _newest_fitting(lines: list[bytes]) -> list[bytes]:
     """Returns the newest of `lines`, at most `_MAX_LINES_BYTES` in total, but at least one."""
     sizes = accumulate(len(line) for line in reversed(lines))
     return lines[-max(1, sum(1 for size in sizes if size <= _MAX_LINES_BYTES)) :]
 
 
 class Updates:
-    """The current snapshot of `make_snapshot`, encoded for clients as changes since the one that each has."""
+    """Encodes snapshots, made by `make_snapshot`, for each client as changes since its last snapshot."""
 
     def __init__(self, make_snapshot: Callable[[], Snapshot]) -> None:
         self._make_snapshot = make_snapshot
         self._snapshot: Snapshot | None = None
-        """The current snapshot; None after `expire` until a client asks."""
+        """The current snapshot; None after `expire` until it is needed."""
         self._frames: dict[int, bytes] = {}
-        """Its frames, by the identity of the client's snapshot."""
+        """Frames of the current snapshot, by the identity of the client's last snapshot."""
 
     def expire(self, newest: Snapshot | None = None) -> None:
-        """Makes `newest` the current snapshot, or the next call make one."""
+        """Replaces the current snapshot by `newest`; if None, a new one is made when needed."""
         self._snapshot = newest
         self._frames.clear()
 
@@ -257,13 +257,13 @@ class Updates:
             self._snapshot = self._make_snapshot()
         return self._snapshot
 
-    def frame(self, before: Snapshot | None) -> bytes:
-        """Returns the frame with the changes since the snapshot that a client has; None for none."""
-        if (frame := self._frames.get(id(before))) is None:
+    def encode(self, last: Snapshot | None) -> bytes:
+        """Returns a frame with the changes since a client's last snapshot, or with all if it has none."""
+        if (frame := self._frames.get(id(last))) is None:
             update = Update(self.snapshot)
-            if before is not None:
-                pairs = zip(self.snapshot.workers, before.workers, strict=True)
+            if last is not None:
+                pairs = zip(self.snapshot.workers, last.workers, strict=True)
                 changed = tuple(worker for worker, earlier in pairs if worker != earlier)
                 update = Update(structs.replace(self.snapshot, workers=changed), partial=True)
-            frame = self._frames[id(before)] = protocol.frame(update)
+            frame = self._frames[id(last)] = protocol.frame(update)
         return frame

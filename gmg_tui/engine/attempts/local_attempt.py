@@ -93,7 +93,7 @@ class LocalAttempt:
                 self._process.end(KILL_STEPS)
                 await asyncio.shield(self._process.wait_for_end())
             if self._process.started and self._process.survivors is None:
-                self._host.watchdog.ended(self._process.pid)
+                self._host.watchdog.remove_group(self._process.pid)
             self._host.gate.leave(self.slot.name, finished=self.exit_code == 0 and self.stopped is None)
             if self._is_prepared:
                 self.readings.mark_ended()
@@ -160,7 +160,7 @@ class LocalAttempt:
         pid = self._process.pid
         readings.watch_ram(self._host.memory_of(pid))
         _log.info("%s: attempt %d is process %d", self.slot.name, launch.number, pid)
-        self._host.watchdog.began(pid)
+        self._host.watchdog.add_group(pid)
         self._worker.on_started()
         if self.stopped is not None:
             self._process.end(self._steps_of(self.stopped))

@@ -1,1 +1,1 @@
-"""Launchers start the agents of a session's nodes and connect to them; Ray's runs a process of its own for each."""
+"""Launchers start the agents of a session's nodes and connect to them; Ray's uses a separate process for each node."""

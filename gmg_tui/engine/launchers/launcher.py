@@ -1,4 +1,4 @@
-"""Launchers name the nodes, and start a program for each that connects its standard streams to an agent."""
+"""Launchers list the nodes, and run a program for each that connects its standard streams to the node's agent."""
 
 import asyncio
 import contextlib
@@ -25,35 +25,35 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import clean, one_line
 from gmg_tui.session import AGENT_MARK
 
-PROGRAM = (sys.executable, "-P", "-m", "gmg_tui", "agent")
-"""Starts or finds the node's agent."""
+AGENT_COMMAND = (sys.executable, "-P", "-m", "gmg_tui", "agent")
+"""Command that starts or finds the node's agent."""
 _MAX_GREETING_BYTES = 1 << 20
-"""Limit of output before the connection carries frames."""
+"""Limit of the output before an agent's answer."""
 _END_TIMEOUT_S = 2.0
 MAX_TROUBLE_BYTES = 1000
 _MAX_LOCAL_NODES = 4096
 
 
-def script() -> str:
-    """Returns the lines for `sh` on a node that run `PROGRAM`, or the node's own gmg-tui.
+def agent_script() -> str:
+    """Returns a script for `sh` that runs `AGENT_COMMAND` on a node, or the node's own gmg-tui.
 
-    That is if the interpreter is missing there, or if others than here could have made it or this package.
+    It runs the latter if the interpreter is missing there, or if it or this package has other owners there than here.
     """
-    python, way = shlex.quote(PROGRAM[0]), list(owners(PROGRAM[0], gmg_tui.__file__))
-    others = "".join(f"|*' '{shlex.quote(name)}" for name in owner_names(way))
+    python, path_owners = shlex.quote(AGENT_COMMAND[0]), list(owners(AGENT_COMMAND[0], gmg_tui.__file__))
+    others = "".join(f"|*' '{shlex.quote(name)}" for name in owner_names(path_owners))
     return (
         f"me=$(id -u); p=$(readlink -f {python}); [ -x {python} ] || exec gmg-tui agent; "
         f'own() {{ case $(stat -c "%u %U" "$1") in "0 "*|"$me "*{others}) ;; *) exec gmg-tui agent;; esac; }}; '
-        f'for q in {shlex.join(str(at) for at, _ in way)}; do if [ -e "$q" ] || [ -L "$q" ]; then own "$q"; fi; done; '
-        f'while [ "$p" != / ]; do own "$p"; p=$(dirname "$p"); done; exec {shlex.join(PROGRAM)}'
+        f'for q in {shlex.join(str(path) for path, _ in path_owners)}; do if [ -e "$q" ] || [ -L "$q" ]; then own "$q"; fi; done; '
+        f'while [ "$p" != / ]; do own "$p"; p=$(dirname "$p"); done; exec {shlex.join(AGENT_COMMAND)}'
     )
 
 
 class Connection:
-    """A program connected to a node's agent, written to by `writer` and read by `reader`.
+    """A program connected to a node's agent, which reads from `writer` and writes to `reader`.
 
     Attributes:
-        trouble: The last line of its standard error.
+        trouble: The last line of the program's standard error; empty before the first.
     """
 
     def __init__(self, process: asyncio.subprocess.Process, transport: asyncio.SubprocessTransport) -> None:
@@ -63,7 +63,7 @@ class Connection:
         self._process, self._transport = process, transport
         self.reader, self.writer = process.stdout, process.stdin
         self.trouble = ""
-        self._reading = asyncio.create_task(self._read_errors(process.stderr))
+        self._reading_errors = asyncio.create_task(self._read_errors(process.stderr))
 
     async def _read_errors(self, stream: asyncio.StreamReader) -> None:
         while True:
@@ -75,11 +75,11 @@ class Connection:
                 return
             self.trouble = clean(line[:MAX_TROUBLE_BYTES].strip()) or self.trouble
 
-    async def greet(self, order: bytes) -> dict[str, Any]:
+    async def greet(self, agent_spec: bytes) -> dict[str, Any]:
         """Sends the agent's spec and waits for its answer. Raises `GmgError`, `OSError` or `EOFError`."""
-        self.writer.write(order + b"\n")
+        self.writer.write(agent_spec + b"\n")
         await self.writer.drain()
-        mark, noise = AGENT_MARK.encode(), 0
+        mark, noise_bytes = AGENT_MARK.encode(), 0
         try:
             while line := await self.reader.readline():  # a shell may print anything first
                 if line.startswith(mark):
@@ -87,8 +87,8 @@ class Connection:
                     if answer.get("ok"):
                         return answer
                     raise GmgError(one_line(str(answer.get("error"))[:MAX_TROUBLE_BYTES]), 1)
-                noise += len(line)
-                if noise > _MAX_GREETING_BYTES:
+                noise_bytes += len(line)
+                if noise_bytes > _MAX_GREETING_BYTES:
                     raise ValueError
         except (ValueError, RecursionError):  # a line over the limit, or not JSON
             raise GmgError("its output is not an agent's answer", 1) from None
@@ -108,10 +108,10 @@ class Connection:
                     await self._process.wait()
         finally:
             self.kill()
-            # For asyncio it ends once its output is read, but a child may hold that open.
-            draining = [asyncio.create_task(each) for each in (self._process.wait(), self._drain())]
-            await asyncio.wait([*draining, self._reading], timeout=_END_TIMEOUT_S)
-            for task in (*draining, self._reading):
+            # `wait` returns once all output is read, but a child may keep the pipe open.
+            draining = [asyncio.create_task(work) for work in (self._process.wait(), self._drain())]
+            await asyncio.wait([*draining, self._reading_errors], timeout=_END_TIMEOUT_S)
+            for task in (*draining, self._reading_errors):
                 task.cancel()
             self._transport.close()
 
@@ -122,18 +122,18 @@ class Connection:
 
 
 class Launcher(ABC):
-    """Starts the agents of a session's nodes."""
+    """Lists the nodes of a session, and connects to their agents."""
 
     @abstractmethod
-    async def nodes(self) -> tuple[str, ...]:
-        """Returns the nodes' unique names. Raises `GmgError` if they cannot be listed or there are none."""
+    async def list_nodes(self) -> tuple[str, ...]:
+        """Returns the nodes' unique names. Raises `GmgError` if they cannot be listed."""
 
     @abstractmethod
     def command(self, node: str) -> Sequence[str]:
-        """Returns the command that runs `PROGRAM`, or `script`, on a node."""
+        """Returns the command that runs `AGENT_COMMAND` or `agent_script` on a node."""
 
     async def connect(self, node: str) -> Connection:
-        """Runs the command. Raises `GmgError` if it cannot be run."""
+        """Runs the command for a node, and returns the connection. Raises `GmgError` if the command cannot be run."""
         command, loop = self.command(node), asyncio.get_running_loop()
         try:
             # Like `create_subprocess_exec`, but keeps the transport, which can close pipes held open by others.
@@ -142,12 +142,12 @@ class Launcher(ABC):
                 *command,
                 start_new_session=True,  # ctrl+c is for the engine
             )
-        except (OSError, RuntimeError) as error:  # or no thread can be started
+        except (OSError, RuntimeError) as error:  # `RuntimeError`: no thread can be started
             raise GmgError(f"cannot run {command[0]}: {getattr(error, 'strerror', error)}", 1) from error
         return Connection(asyncio.subprocess.Process(transport, protocol, loop), transport)
 
-    async def unreachable(self) -> str | None:
-        """Returns why no node can be reached any more, such as the job's end; None if one may be. Never raises."""
+    async def unreachable_reason(self) -> str | None:
+        """Returns the reason no node can be reached any more, such as the job's end; None if some can. Never raises."""
         return None
 
 
@@ -159,66 +159,66 @@ class Local(Launcher):
         if not 1 <= self._count <= _MAX_LOCAL_NODES:
             raise GmgError(f"--nodes local:{where}: give how many agents to start on this machine, as in local:2")
 
-    async def nodes(self) -> tuple[str, ...]:
+    async def list_nodes(self) -> tuple[str, ...]:
         """Returns `n1`, `n2` and so on."""
         return tuple(f"n{number}" for number in range(1, self._count + 1))
 
     def command(self, node: str) -> Sequence[str]:
-        """Returns this program; a simulated driver shows different GPUs for each node."""
-        return ("env", f"GMG_NODE={node}", *PROGRAM)
+        """Returns the agent's command; a simulated driver shows different GPUs for each `GMG_NODE`."""
+        return ("env", f"GMG_NODE={node}", *AGENT_COMMAND)
 
 
 _HOST = re.compile(r"(?:[A-Za-z0-9._][A-Za-z0-9._-]*@)?[A-Za-z0-9][A-Za-z0-9._:-]*")
-_OPTIONS = (
+_SSH_OPTIONS = (
     *("-o", "BatchMode=yes"),
     *("-o", "ConnectTimeout=20"),
     # Tolerate a network that stalls for a minute; notice a lost one after three.
     *("-o", "ServerAliveInterval=30", "-o", "ServerAliveCountMax=6"),
     "-T",
 )
-COMMAND = "GMG_SSH"
-"""Variable with another client and its options: `GMG_SSH="ssh -F config"`."""
+_CLIENT_VARIABLE = "GMG_SSH"
+"""Name of the variable that sets another SSH client and its options: `GMG_SSH="ssh -F config"`."""
 
 
 class Ssh(Launcher):
     """The hosts listed in `where`: `--nodes ssh:a,b`.
 
-    OpenSSH's client reads its own configuration, so that a host is whatever `~/.ssh/config` makes of its name. It is not
-    asked for a password: a session that starts sixteen agents cannot ask sixteen times (ssh_config(5), `BatchMode`).
+    OpenSSH's client reads its own configuration, so `~/.ssh/config` defines the hosts. It never asks for a password: a
+    session that starts sixteen agents cannot ask sixteen times (ssh_config(5), `BatchMode`).
     """
 
     def __init__(self, where: str) -> None:
-        self._hosts = {_name(host): host for host in _hosts(where)}
-        self._client = shlex.split(os.environ.get(COMMAND, "ssh"))
+        self._hosts = {_node_name(host): host for host in _parse_hosts(where)}
+        self._client = shlex.split(os.environ.get(_CLIENT_VARIABLE, "ssh"))
 
-    async def nodes(self) -> tuple[str, ...]:
+    async def list_nodes(self) -> tuple[str, ...]:
         """Returns the hosts, without their users and with `-` for `:`."""
         return tuple(self._hosts)
 
     def command(self, node: str) -> Sequence[str]:
-        """Returns the command that runs this program in this folder."""
-        there = f"cd {shlex.quote(str(Path.cwd()))} 2>/dev/null; {script()}"
+        """Returns the command that runs the agent in the current folder on the host."""
+        remote_script = f"cd {shlex.quote(str(Path.cwd()))} 2>/dev/null; {agent_script()}"
         # The login shell may be fish or csh, which lack `if … then`.
-        return (*self._client, *_OPTIONS, "--", self._hosts[node], f"exec sh -c {shlex.quote(there)}")
+        return (*self._client, *_SSH_OPTIONS, "--", self._hosts[node], f"exec sh -c {shlex.quote(remote_script)}")
 
 
-def _name(host: str) -> str:
+def _node_name(host: str) -> str:
     return host.rpartition("@")[2].replace(":", "-")
 
 
-def _hosts(where: str) -> tuple[str, ...]:
+def _parse_hosts(where: str) -> tuple[str, ...]:
     hosts = tuple(host.strip() for host in where.split(",") if host.strip())
     if not hosts:
         raise GmgError(f"--nodes ssh:{where}: give hosts, as in ssh:a,b")
     for host in hosts:
         if not _HOST.fullmatch(host):
             raise GmgError(f"--nodes ssh:{where}: {host!r} is not a host")
-        if sum(_name(host).casefold() == _name(other).casefold() for other in hosts) > 1:
+        if sum(_node_name(host).casefold() == _node_name(other).casefold() for other in hosts) > 1:
             raise GmgError(f"--nodes ssh:{where}: {host} is named twice; one agent runs all slots of a host")
     return hosts
 
 
-_STEP_VARIABLES = (
+_STEP_VARIABLE_PREFIXES = (
     "SLURM_STEP_",
     "SLURM_PROCID",
     "SLURM_LOCALID",
@@ -227,9 +227,9 @@ _STEP_VARIABLES = (
     "SLURM_NTASKS",
     "SLURM_NPROCS",
 )
-"""Variables of the step that gmg-tui may run in; srun would read them as options."""
-_LIVE_STATES = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"})
-"""Live states of a job (squeue(1), "JOB STATE CODES")."""
+"""Prefixes of the variables of a step that gmg-tui runs in: srun would read them as options."""
+_LIVE_JOB_STATES = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"})
+"""States of a job that has not ended (squeue(1), "JOB STATE CODES")."""
 _CACHE_TTL_S = 5.0
 """Seconds to cache Slurm's answer about the job, which is the same for all nodes."""
 
@@ -237,8 +237,8 @@ _CACHE_TTL_S = 5.0
 class Slurm(Launcher):
     """The nodes of the Slurm job that this process runs in, by salloc or sbatch: `--nodes slurm`.
 
-    Each agent is a step of its own (`srun --overlap`), for srun joins the output of all tasks of a step into one. The step
-    has all GPUs, cores and memory of its node, and shares them with the others (srun(1), `--overlap`, `--mem`).
+    Each agent runs in its own step (`srun --overlap`) because srun merges the output of a step's tasks. The step has all
+    GPUs, cores and memory of its node, and shares them with other steps (srun(1), `--overlap`, `--mem`).
     """
 
     def __init__(self) -> None:
@@ -247,34 +247,34 @@ class Slurm(Launcher):
             raise GmgError("--nodes slurm: this is not a Slurm job; use salloc or sbatch")
         if shutil.which("srun") is None:
             raise GmgError("--nodes slurm: there is no srun here")
-        self._asked_at = -_CACHE_TTL_S
-        self._gone: str | None = None
+        self._checked_at = -_CACHE_TTL_S
+        self._end_reason: str | None = None
 
-    async def nodes(self) -> tuple[str, ...]:
-        """Returns Slurm's node names; a node listed twice still gets one agent. Raises `GmgError`."""
+    async def list_nodes(self) -> tuple[str, ...]:
+        """Returns Slurm's node names, without duplicates. Raises `GmgError`."""
         names = os.environ.get("SLURM_JOB_NODELIST", "")
         status, hostnames, trouble = await allocation.run("scontrol", "show", "hostnames", names)
         if status != 0:
             raise GmgError(f"--nodes slurm: {trouble}", 1)
         return tuple(dict.fromkeys(hostnames.split()))
 
-    async def unreachable(self) -> str | None:
-        """Returns the reason if the job has ended or been requeued."""
-        if time.monotonic() - self._asked_at >= _CACHE_TTL_S:
-            self._asked_at = time.monotonic()
+    async def unreachable_reason(self) -> str | None:
+        """Returns the job's end as the reason; None while it runs, or if Slurm does not answer."""
+        if time.monotonic() - self._checked_at >= _CACHE_TTL_S:
+            self._checked_at = time.monotonic()
             squeue = ("squeue", "--noheader", "--format=%T", "--jobs", str(self._job))
             status, state, trouble = await allocation.run(*squeue)
-            unknown = status != 0 and "Invalid job id" not in trouble  # Slurm does not answer
+            no_answer = status != 0 and "Invalid job id" not in trouble
             ended = f"Slurm job {self._job} {f'is {state.lower()}' if state else 'has ended'}"
-            self._gone = None if unknown or state in _LIVE_STATES else ended
-        return self._gone
+            self._end_reason = None if no_answer or state in _LIVE_JOB_STATES else ended
+        return self._end_reason
 
     def command(self, node: str) -> Sequence[str]:
-        """Returns the command of a step on the node."""
+        """Returns the command that runs the agent as a step on the node."""
         step = ("--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}", "--mem=0", "--kill-on-bad-exit=0")
         count = os.environ.get("SLURM_GPUS_ON_NODE", "")
         gpus = (f"--gpus-per-node={count}",) if count.isdecimal() else ()
-        inherited = [f"--unset={name}" for name in os.environ if name.startswith(_STEP_VARIABLES)]
+        inherited = [f"--unset={name}" for name in os.environ if name.startswith(_STEP_VARIABLE_PREFIXES)]
         return (
             "env",
             *inherited,
@@ -286,5 +286,5 @@ class Slurm(Launcher):
             "--quiet",
             "sh",
             "-c",
-            script(),
+            agent_script(),
         )

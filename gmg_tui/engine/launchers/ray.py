@@ -2,7 +2,7 @@
 
 Ray's client needs its own threads, signals and memory, so it runs in a separate process for each node: `python -m
 gmg_tui.engine.launchers.ray ADDRESS gpu|cpu NODE` runs an agent's program in an actor that holds all of the node's GPUs,
-and connects it to its own standard input and output. With an empty NODE it answers with all nodes' names.
+and connects it to its own standard input and output. With an empty NODE it prints all nodes' names.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 import psutil
 
-from gmg_tui.engine.launchers.launcher import Launcher, script
+from gmg_tui.engine.launchers.launcher import Launcher, agent_script
 from gmg_tui.machine import processes
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import interpreter
@@ -30,38 +30,38 @@ from gmg_tui.session import AGENT_MARK
 _ANSWER_TIMEOUT_S = 45.0
 """Time limit for a cluster to answer."""
 _CHUNK_BYTES = 1 << 16
-_CLUSTER = "--gcs-address="
+_CLUSTER_OPTION = "--gcs-address="
 """The option of Ray's processes that names their cluster."""
 
 
 class Ray(Launcher):
-    """The nodes of the Ray cluster at `where`, in `RAY_ADDRESS`, or on this machine."""
+    """The nodes of a Ray cluster: the one at `where` or `RAY_ADDRESS`, or else this machine's."""
 
     def __init__(self, where: str, *, cpu: bool = False) -> None:
         # `ray://host:10001` is an address of Ray's own client.
         self._address = f"ray:{where}" if where.startswith("//") else where or "auto"
         self._kind = "cpu" if cpu else "gpu"
 
-    async def nodes(self) -> tuple[str, ...]:
+    async def list_nodes(self) -> tuple[str, ...]:
         """Returns the names of the nodes with GPUs, or of all nodes for CPU slots. Raises `GmgError`."""
         driver = await self.connect("")
         try:
             async with asyncio.timeout(_ANSWER_TIMEOUT_S):
                 return tuple((await driver.greet(b""))["nodes"])
         except (GmgError, OSError, EOFError) as error:
-            which = "Ray's newest cluster" if self._address == "auto" else f"the cluster at {self._address}"
-            late = f"{which} has not answered for {_ANSWER_TIMEOUT_S:.0f} s; name another: --nodes ray:ADDRESS"
+            cluster = "Ray's newest cluster" if self._address == "auto" else f"the cluster at {self._address}"
+            late = f"{cluster} has not answered for {_ANSWER_TIMEOUT_S:.0f} s; name another: --nodes ray:ADDRESS"
             raise GmgError(f"--nodes ray: {late if isinstance(error, TimeoutError) else error}") from error
         finally:
             await driver.close()
 
     def command(self, node: str) -> Sequence[str]:
-        """Returns the command that connects to the cluster for a node; without one, it lists them all."""
+        """Returns the command that connects to a node's agent, or lists all nodes if `node` is empty."""
         return (sys.executable, "-P", "-m", __name__, self._address, self._kind, node)
 
 
 class AgentActor:
-    """An agent's program on its node; calls forward its standard input and output."""
+    """A Ray actor that runs an agent's program on its node, and forwards its standard input and output."""
 
     def __init__(self, script: str) -> None:
         # Ray gives an actor without CPUs one thread (`set_omp_num_threads_if_unset`), which workers would inherit.
@@ -77,55 +77,55 @@ class AgentActor:
         return os.read(self._process.stdout.fileno(), _CHUNK_BYTES)
 
 
-def _by_name(usable: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Returns the nodes by unique names: if two are named `host`, the one with the higher address is `host-2`.
+def _name_nodes(usable: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Returns the nodes by unique name: of two named `host`, the one with the higher address becomes `host-2`.
 
-    Node ids do not help: a node that returns gets a new one.
+    Node IDs are not stable: a node that rejoins gets a new one.
     """
     names, nodes = {str(node["NodeName"]) for node in usable}, dict[str, dict[str, Any]]()
     for node in sorted(usable, key=lambda node: (str(node.get("NodeManagerAddress")), str(node["NodeID"]))):
         name = str(node["NodeName"])
-        others = (f"{name}-{number}" for number in count(2))
-        nodes[name if name not in nodes else next(each for each in others if each not in {*names, *nodes})] = node
+        aliases = (f"{name}-{number}" for number in count(2))
+        nodes[name if name not in nodes else next(new for new in aliases if new not in {*names, *nodes})] = node
     return nodes
 
 
-def _forward(ray: Any, node: dict[str, Any], *, cpu: bool) -> NoReturn:
+def _forward_streams(ray: Any, node: dict[str, Any], *, cpu: bool) -> NoReturn:
     """Runs an agent on a node, and forwards bytes both ways until one side ends."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     gpus = 0 if cpu else node["Resources"].get("GPU", 0)
-    placed = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-    options = {"num_cpus": 0, "num_gpus": gpus, "scheduling_strategy": placed, "max_concurrency": 3}
+    strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+    options = {"num_cpus": 0, "num_gpus": gpus, "scheduling_strategy": strategy, "max_concurrency": 3}
     print(
         f"waiting for Ray to start an actor with {gpus:g} GPUs, which other jobs may hold", file=sys.stderr, flush=True
     )
-    actor = ray.remote(AgentActor).options(**options).remote(script())
+    actor = ray.remote(AgentActor).options(**options).remote(agent_script())
 
-    def inward() -> None:
+    def forward_input() -> None:
         with suppress(Exception):  # the actor or the cluster is gone
             while data := os.read(0, _CHUNK_BYTES):
                 ray.get(actor.write.remote(data))
             ray.kill(actor)
         os._exit(0)  # even if Ray's client is waiting for something
 
-    threading.Thread(target=inward, daemon=True).start()
+    threading.Thread(target=forward_input, daemon=True).start()
     with suppress(Exception):
         while data := ray.get(actor.read.remote()):
             os.write(1, data)
     os._exit(0)
 
 
-def own_cluster() -> str:
-    """Returns the address of the newest Ray started by this user or root on this machine.
+def find_own_cluster() -> str:
+    """Returns the address of the newest Ray cluster started by this user or root on this machine.
 
-    Raises `ConnectionError` without one. Ray's search takes any user's, whose unpickled answers could run code here.
+    Raises `ConnectionError` if there is none. Ray would use any user's cluster, whose pickled answers could run code here.
     """
     found = list[tuple[int, str]]()
     for proc in processes.scan().by_pid.values():
         with suppress(OSError, psutil.Error):  # it has ended
             words = processes.command_line(proc.pid).split()
-            addresses = [word.removeprefix(_CLUSTER) for word in words if word.startswith(_CLUSTER)]
+            addresses = [word.removeprefix(_CLUSTER_OPTION) for word in words if word.startswith(_CLUSTER_OPTION)]
             if addresses and words[0].rpartition("/")[2] == "raylet":
                 users = {*psutil.Process(proc.pid).uids()}  # another user's set-user-ID program has both
                 found += [(proc.started_ticks, addresses[0])] if users <= {os.getuid(), 0} else []
@@ -135,7 +135,7 @@ def own_cluster() -> str:
 
 
 def main() -> None:
-    """Lists the nodes, or connects to one."""
+    """Prints the nodes' names, or connects to the agent of one."""
     # End with the engine: Ray's client may not notice for minutes (prctl(2), PR_SET_PDEATHSIG).
     ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
     address, kind, name = sys.argv[1:]
@@ -143,26 +143,26 @@ def main() -> None:
     try:
         import ray  # only this process loads it
 
-        given = address != "auto" or os.environ.get("RAY_ADDRESS")
+        is_given = address != "auto" or os.environ.get("RAY_ADDRESS")
         ray.init(
-            address=address if given else own_cluster(),
+            address=address if is_given else find_own_cluster(),
             log_to_driver=False,
             logging_level=logging.ERROR,
             namespace="gmg-tui",
         )
-        known: Any = ray.nodes
-        usable = [node for node in known() if node["Alive"] and (cpu or node["Resources"].get("GPU"))]
-        nodes = _by_name(usable)
+        list_nodes: Any = ray.nodes
+        usable = [node for node in list_nodes() if node["Alive"] and (cpu or node["Resources"].get("GPU"))]
+        nodes = _name_nodes(usable)
         if name in nodes:
-            _forward(ray, nodes[name], cpu=cpu)
-        none = f"the cluster at {address} has no node with GPUs; --cpu N uses all nodes"
-        error = "it has left the Ray cluster" if name else none
+            _forward_streams(ray, nodes[name], cpu=cpu)
+        no_nodes = f"the cluster at {address} has no node with GPUs; --cpu N uses all nodes"
+        error = "it has left the Ray cluster" if name else no_nodes
         answer = {"ok": True, "nodes": sorted(nodes)} if nodes and not name else {"error": error}
     except ImportError:
         answer = {"error": f"Ray is not installed here: {interpreter.install_command(sys.executable, 'ray')}"}
     except Exception as problem:  # Ray raises many types
         reason = str(problem).strip().partition("\n")[0]
-        if address == "auto" and isinstance(problem, ConnectionError):  # its advice is an option of Ray's own commands
+        if address == "auto" and isinstance(problem, ConnectionError):  # Ray suggests an option of its own commands
             reason = "you and root run no Ray on this machine; name the cluster: --nodes ray:ADDRESS"
         answer = {"error": reason if address == "auto" else f"no cluster at {address}: {reason}"}
     print(f"{AGENT_MARK}{json.dumps(answer)}", flush=True)

@@ -77,7 +77,7 @@ class Fleet:
 
         Raises `GmgError` if no node answers, or not all of those that groups or a tuning need. Call `end` even then.
         """
-        names = await self._launcher.nodes()
+        names = await self._launcher.list_nodes()
         if invalid := [name for name in names if not _NODE_NAME.fullmatch(name)]:
             raise GmgError(f"{invalid[0][:128]!r} is not a usable node name; rename the node", 1)
         if not names:

@@ -133,7 +133,7 @@ class Node:
             if trouble != self._trouble and not self._ending.is_set():
                 self._trouble = trouble
                 self._changed()
-            if self.gone is None and (reason := await self._launcher.unreachable()) is not None:
+            if self.gone is None and (reason := await self._launcher.unreachable_reason()) is not None:
                 self.gone = reason
             await clock.any_of(self._ending, timeout_s=pause_s if self.gone is None else 0.0)
             pause_s = min(2 * pause_s, _MAX_RETRY_PAUSE_S)

@@ -25,7 +25,7 @@ from gmg_tui.session.store.writer import StoreWriter
 _log = logging.getLogger(__name__)
 
 _REFRESH_BEATS, _CURVES_BEATS = 10, 120
-"""Beats between two writes of running jobs, and of their metrics over time, which are large."""
+"""Beats between writes of running jobs, and of their metrics over time, which are large."""
 _NO_SAMPLE = GpuSample(uuid="")
 
 
@@ -33,39 +33,39 @@ class _Occupant:
     """A job that occupies slots with its `workers`, the first of which represents it."""
 
     def __init__(self, record: JobRecord, workers: Sequence[Worker]) -> None:
-        self.before = record
-        """Its record when it got its slots."""
+        self.initial = record
+        """The job's record when it got its slots."""
         self.record = record
         self.lead, *self.others = workers
         self.since = time.monotonic()
         self.running_since: float | None = None
         """Start of its first process on these slots, monotonic seconds."""
-        self.saved = 0.0
-        """Unix time of the newest checkpoint in its record."""
+        self.checkpoint_saved = 0.0
+        """Unix time of the newest checkpoint in the record."""
         self.energy_j: float | None = None
-        """Energy of its ended attempts on these slots."""
+        """Energy of the ended attempts on these slots; None if unknown."""
 
     @property
     def elapsed_s(self) -> float | None:
         """Seconds the job has run, including on earlier slots; None before its first process."""
         if self.running_since is None:
-            return self.before.elapsed_s
-        return round((self.before.elapsed_s or 0.0) + time.monotonic() - self.running_since, 3)
+            return self.initial.elapsed_s
+        return round((self.initial.elapsed_s or 0.0) + time.monotonic() - self.running_since, 3)
 
 
-_EVENTS: Final = {
+_STATE_EVENTS: Final = {
     WorkerState.RESTARTING: "restarts",
     WorkerState.FINISHED: "has finished",
     WorkerState.STOPPED: "was stopped",
     WorkerState.FAILED: "has failed",
 }
-"""States whose start is an event; users are notified of the last alone."""
+"""States that are events when they begin, with their texts; only a failure notifies the user."""
 
 
 class Recorder:
-    """Keeps the records of jobs that occupy slots, and writes every change to the store. Workers report to it.
+    """Keeps the records of jobs that occupy slots, and writes every change to the store. Workers report changes.
 
-    `changed` is called when the display must change; `tried` gets the ended attempts, `notifications` the events.
+    Calls `changed` when the display must change; adds ended attempts to `tried`, and events to `notifications`.
     """
 
     def __init__(
@@ -87,45 +87,45 @@ class Recorder:
     # From the scheduler
 
     def occupy(self, record: JobRecord, workers: Sequence[Worker]) -> JobRecord:
-        """Records that a job gets its workers' slots. Returns its record."""
+        """Records that a job gets its workers' slots. Returns the job's record."""
         first, names = workers[0].slot, tuple(worker.slot.name for worker in workers)
         uuid, slots = first.gpu.uuid if first.gpu else None, names if len(names) > 1 else ()
         log = workers[0].task.log
         record = structs.replace(record, slot=first.name, slots=slots, gpu_uuid=uuid, log=log, reason=None)
         self._occupants |= dict.fromkeys(names, _Occupant(record, workers))
-        self.keep(record)
+        self.write(record)
         return record
 
     def release(self, worker: Worker, **changes: Any) -> JobRecord:
-        """Records that a job leaves its slots; `worker` is its first. Returns its record.
+        """Records that a job leaves its slots; `worker` is its first. Returns the job's record.
 
-        `changes` are fields of the record that differ from the worker.
+        `changes` replace fields of the record that were derived from the worker.
         """
         occupant = self._occupants[worker.slot.name]
         record = self.faults.guard("records", self._record, occupant)
         if record is None:
             record = structs.replace(occupant.record, state=worker.state, reason=worker.reason, ended=clock.now())
-        return self._released(worker.slot.name, structs.replace(record, **changes))
+        return self._free(worker.slot.name, structs.replace(record, **changes))
 
     def amend(self, worker: Worker, **changes: Any) -> None:
         """Changes fields of the record of a worker's job."""
         if (occupant := self._occupants.get(worker.slot.name)) is not None:
-            occupant.before = structs.replace(occupant.before, **changes)
+            occupant.initial = structs.replace(occupant.initial, **changes)
             self.faults.guard("records", self._update, worker)
 
-    async def written(self) -> None:
-        """Waits until all records are written, for a second if the disk hangs."""
+    async def flush(self) -> None:
+        """Waits until all records are written, or for a second if the disk hangs."""
         await self._store.wait_written()
 
     def fail(self, slot: str, record: JobRecord, reason: str) -> JobRecord:
-        """Records that the job on a slot failed by an internal error. Returns its record."""
+        """Records that the job on a slot failed by an internal error. Returns the job's record."""
         occupant = self._occupants.get(slot)
         record = occupant.record if occupant is not None else record
-        return self._released(slot, structs.replace(record, state=WorkerState.FAILED, reason=reason, ended=clock.now()))
+        return self._free(slot, structs.replace(record, state=WorkerState.FAILED, reason=reason, ended=clock.now()))
 
-    def _released(self, slot: str, record: JobRecord) -> JobRecord:
+    def _free(self, slot: str, record: JobRecord) -> JobRecord:
         occupants = [self._occupants.pop(name, None) for name in (slot, *record.slots)]
-        self.keep(record)
+        self.write(record)
         self._snapshot_due = True
         outcome = f"{record.state.value}: {record.reason}" if record.reason else record.state.value
         if record.state is WorkerState.FAILED and occupants[0] is not None:
@@ -134,12 +134,12 @@ class Recorder:
         return record
 
     def occupant(self, slot: str) -> tuple[JobRecord, float] | None:
-        """Returns the record of the job that occupies a slot, and for how many seconds."""
+        """Returns the record of the job on a slot and the seconds since it got the slot; None without a job."""
         occupant = self._occupants.get(slot)
         return None if occupant is None else (occupant.record, time.monotonic() - occupant.since)
 
-    def keep(self, record: JobRecord | Snapshot) -> None:
-        """Writes a record unchanged."""
+    def write(self, record: JobRecord | Snapshot) -> None:
+        """Writes a record to the store."""
         self._store.put(record)
 
     def beat(
@@ -151,7 +151,7 @@ class Recorder:
     ) -> None:
         """Records this second's metrics, and at intervals the progress of each job and the session.
 
-        `moment` is Unix time; `views` are all slots as clients see them.
+        `moment` is Unix time; `views` are the workers as clients see them.
         """
         if self._beats % _REFRESH_BEATS == 0:
             for engine_slot in slots.values():
@@ -162,7 +162,7 @@ class Recorder:
             self._snapshot_due = False
             self._store.put(snapshot())
         rows = [
-            _metrics(moment, occupant.record.number, view, slots[view.slot].sample or _NO_SAMPLE)
+            _metrics_row(moment, occupant.record.number, view, slots[view.slot].sample or _NO_SAMPLE)
             for view in views
             if view.attempt and view.state.live and (occupant := self._occupants.get(view.slot)) is not None
         ]
@@ -170,7 +170,7 @@ class Recorder:
             self._store.put(*rows)
 
     def _refresh(self, engine_slot: EngineSlot) -> None:
-        """Writes the figures of a running job, for `gmg-tui report`."""
+        """Writes a running job's progress, for `gmg-tui report`."""
         worker = engine_slot.worker
         if worker is None or not worker.state.live or (attempt := worker.attempt) is None:
             return
@@ -179,7 +179,7 @@ class Recorder:
             occupant.record = self._record(occupant)
             self._store.put(occupant.record)
             with_curves = self._beats % _CURVES_BEATS == 0
-            self._store.put(*self._attempt(worker, attempt, occupant, with_curves=with_curves))
+            self._store.put(*self._attempt_rows(worker, attempt, occupant, with_curves=with_curves))
 
     # From the workers
 
@@ -193,12 +193,12 @@ class Recorder:
         occupant = self._occupants.get(slot)
         if occupant is not None and occupant.lead is worker and occupant.record.state is not worker.state:
             self._update(worker)
-        if is_new_state and worker.state in _EVENTS:
+        if is_new_state and worker.state in _STATE_EVENTS:
             failed = worker.state is WorkerState.FAILED
-            # Report only the first rank of a group to fail, not the ranks it ended; for a job, report its end instead.
+            # Report only the first rank of a group to fail, not the ranks it ended; a job's end is reported instead.
             by_group = worker.failure is not None and worker.failure.kind is FailureKind.GROUP
             if not failed or not (by_group or worker.task.job is not None):
-                text = f"{slot} {_EVENTS[worker.state]}{f': {worker.reason}' if worker.reason else ''}"
+                text = f"{slot} {_STATE_EVENTS[worker.state]}{f': {worker.reason}' if worker.reason else ''}"
                 self._notify(OccurrenceKind(worker.state.value), worker, text, worker.reason, quiet=not failed)
 
     def alerted(self, worker: Worker, alert: Alert, action: AlertAction) -> None:
@@ -207,21 +207,21 @@ class Recorder:
         slot, is_stuck, rank = worker.slot.name, alert.kind == "stuck", worker.rank
         if is_stuck and rank is not None and rank.rank > 0:
             return  # reported once, for the group
-        ends = {AlertAction.STOP: "; stopped by --on", AlertAction.RESTART: "; restarted by --on"}.get(action, "")
+        suffixes = {AlertAction.STOP: "; stopped by --on", AlertAction.RESTART: "; restarted by --on"}
         text = f"{slot} is stuck: {alert.text}" if is_stuck else f"{slot}: {alert.text}"
         kind = OccurrenceKind.STUCK if is_stuck else OccurrenceKind.ALERT
         quiet = action is AlertAction.SHOW and not is_stuck
-        self._notify(kind, worker, f"{text}{ends}", alert.text, alert.kind, quiet=quiet)
+        self._notify(kind, worker, f"{text}{suffixes.get(action, '')}", alert.text, alert.kind, quiet=quiet)
 
-    def seen(self, worker: Worker, checkpoint: model.Checkpoint) -> None:
-        """Records a new checkpoint: another engine may have to continue from it."""
+    def checkpoint_saved(self, worker: Worker, checkpoint: model.Checkpoint) -> None:
+        """Records a worker's newest checkpoint: another engine may have to continue from it."""
         occupant = self._occupants.get(worker.slot.name)
-        if occupant is not None and checkpoint.saved != occupant.saved:
-            occupant.saved = checkpoint.saved
+        if occupant is not None and checkpoint.saved != occupant.checkpoint_saved:
+            occupant.checkpoint_saved = checkpoint.saved
             self._update(worker)
 
     def recovered(self, worker: Worker, alert: Alert) -> None:
-        """Records that an alert has cleared while its process lives."""
+        """Records that an alert has cleared while the worker's process lives."""
         text = f"{worker.slot.name}{' is' if alert.kind == 'stuck' else ':'} no longer {alert.kind}"
         self._notify(OccurrenceKind.RECOVERED, worker, text, None, alert.kind, quiet=True)
 
@@ -261,22 +261,22 @@ class Recorder:
             self.tried.add(worker.slot.name, attempt)
 
     def _update(self, worker: Worker, attempt: model.Attempt | None = None) -> None:
-        """Writes the record of a worker's job, and of its `attempt` if that has begun or ended."""
+        """Writes the record of a worker's job, and that of an `attempt` that has begun or ended."""
         occupant = self._occupants.get(worker.slot.name)
         if occupant is None:
             return
         # A sweep's job ends when its scheduler releases it.
         if worker.task.job is None or not worker.state.ended:
             occupant.record = self._record(occupant)
-            self.keep(occupant.record)
+            self.write(occupant.record)
         if attempt is not None:
-            self._store.put(*self._attempt(worker, attempt, occupant))
+            self._store.put(*self._attempt_rows(worker, attempt, occupant))
 
     @staticmethod
-    def _attempt(
+    def _attempt_rows(
         worker: Worker, attempt: model.Attempt, occupant: _Occupant, *, with_curves: bool = True
     ) -> tuple[JobAttempt | AttemptCurves, ...]:
-        """Returns the record of an attempt; `with_curves` also its metrics over time."""
+        """Returns the record of an attempt, and its metrics over time if `with_curves`."""
         slot, rank = worker.slot, worker.rank.rank if worker.rank is not None else 0
         uuid = slot.gpu.uuid if slot.gpu is not None else None
         job, newest = occupant.record.number, worker.newest
@@ -287,30 +287,30 @@ class Recorder:
 
     @staticmethod
     def _record(occupant: _Occupant) -> JobRecord:
-        worker, before = occupant.lead, occupant.before
+        worker, initial = occupant.lead, occupant.initial
         record = structs.replace(
-            before,
+            initial,
             state=worker.state,
             reason=worker.reason if worker.state.ended else None,
             ended=clock.now() if worker.state.ended else None,
             elapsed_s=occupant.elapsed_s,
         )
-        attempts = [attempt for each in (worker, *occupant.others) if (attempt := each.attempt) is not None]
+        attempts = [attempt for rank in (worker, *occupant.others) if (attempt := rank.attempt) is not None]
         if not attempts:
             return record
-        newest = max(attempt.number for attempt in attempts)  # some ranks may not have begun it
-        energies_j = (each.energy_j for each in attempts if each.ended is None)
+        newest = max(attempt.number for attempt in attempts)  # some ranks may not have started it yet
+        energies_j = (attempt.energy_j for attempt in attempts if attempt.ended is None)
         return structs.replace(
             record,
             last=combine_ranks([attempt for attempt in attempts if attempt.number == newest]),
             started=occupant.record.started if occupant.record.started is not None else attempts[0].started,
-            energy_j=sum_known((before.energy_j, occupant.energy_j, *energies_j)),
+            energy_j=sum_known((initial.energy_j, occupant.energy_j, *energies_j)),
             result=worker.result,
         )
 
 
-def _metrics(moment: float, job: int, view: model.Worker, sample: GpuSample) -> MetricsRow:
-    """Returns the current metrics of a worker and its GPU."""
+def _metrics_row(moment: float, job: int, view: model.Worker, sample: GpuSample) -> MetricsRow:
+    """Returns the current metrics of a worker and of its GPU."""
     return MetricsRow(
         moment,
         view.slot,

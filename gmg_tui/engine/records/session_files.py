@@ -27,13 +27,13 @@ _CHECK_INTERVAL_S = 5.0
 """Interval of checks for the folder."""
 _MIN_WRITE_GAP_S = 1.0
 _METRICS_INTERVAL_S = 30.0
-"""Interval of writes for mere metrics: each write is flushed to the disk."""
+"""Interval of writes if only metrics have changed: each write is flushed to the disk."""
 
 
 class SessionFiles:
     """Writes the session's files, after changes and at intervals.
 
-    `save_phase_times` writes changed phase times (raises `OSError`); `note` shows or (None) removes a note on a subject.
+    `save_phase_times` writes changed phase times (raises `OSError`); `note` shows a note on a subject, or removes it if None.
     """
 
     def __init__(
@@ -44,32 +44,32 @@ class SessionFiles:
         note: Callable[[str, str | None], None],
     ) -> None:
         self._session, self._save_phase_times, self._snapshot, self._note = session, save_phase_times, snapshot, note
-        self._writing = threading.Lock()
+        self._write_lock = threading.Lock()
         self._changed = asyncio.Event()
         """Set while the files are out of date."""
         self._ended = False
-        """True once the final state is written: a pending write in its thread must not follow."""
+        """True once the final state is written: no write pending in a thread may follow."""
 
     def changed(self) -> None:
-        """Requests a write after a change."""
+        """Requests a write."""
         self._changed.set()
 
     async def run(self) -> None:
         """Keeps the files up to date until cancelled; only threads wait for the disk."""
-        due = 0.0
+        metrics_due = 0.0
         while True:
             await any_of(self._changed, timeout_s=_CHECK_INTERVAL_S)
-            if await self._in_time(in_daemon_thread(self._put_back)) or time.monotonic() >= due:
+            if await self._await_disk(in_daemon_thread(self._restore_folder)) or time.monotonic() >= metrics_due:
                 self._changed.set()
             if self._changed.is_set():
                 self._changed.clear()
-                due = time.monotonic() + _METRICS_INTERVAL_S
-                if not await self._in_time(in_daemon_thread(self.write, self._snapshot())):
+                metrics_due = time.monotonic() + _METRICS_INTERVAL_S
+                if not await self._await_disk(in_daemon_thread(self.write, self._snapshot())):
                     self._changed.set()
                 await asyncio.sleep(_MIN_WRITE_GAP_S)
 
-    async def _in_time(self, work: Coroutine[Any, Any, bool]) -> bool:
-        """Awaits `work` on the disk and returns its result; shows a note if it takes too long."""
+    async def _await_disk(self, work: Coroutine[Any, Any, bool]) -> bool:
+        """Awaits `work` and returns its result; shows a note if the disk takes too long."""
         working = asyncio.create_task(work)
         done, _ = await asyncio.wait([working], timeout=HUNG_DISK_S)
         if done:
@@ -89,15 +89,15 @@ class SessionFiles:
         except TimeoutError:
             _log.warning("the disk does not answer: the session's end is not recorded")
 
-    def _put_back(self) -> bool:
-        """Recreates the session's folder, log and lock if removed or renamed. Returns True if so.
+    def _restore_folder(self) -> bool:
+        """Recreates the session's folder, log and lock if they were removed or renamed. Returns True if so.
 
         Without the folder the session cannot be found; without the lock it counts as lost.
         """
         folder = self._session.spec.folder
         try:
             self._restore_rights()
-            if _is_log(Path(folder, sessions.ENGINE_LOG)):
+            if _is_stderr(Path(folder, sessions.ENGINE_LOG)):
                 return False
             make_private(Path(folder, sessions.LOGS))
             lock(Path(folder))
@@ -115,8 +115,8 @@ class SessionFiles:
                 self._note("rights", f"{folder}: a script had changed its permissions; restored")
 
     def write(self, snapshot: Snapshot, *, ended: bool = False) -> bool:
-        """Writes all files. Returns True on success; otherwise a note has the reason."""
-        with self._writing:
+        """Writes all files. Returns True on success; otherwise shows a note with the reason."""
+        with self._write_lock:
             if self._ended:
                 return True
             self._ended = ended
@@ -127,14 +127,14 @@ class SessionFiles:
                 sessions.write_record(sessions.Record(self._session, briefs, ended_at, snapshot.queue))
                 self._save_phase_times()
             except OSError as error:
-                where = error.filename or self._session.spec.folder
-                self._note("disk", f"{where}: {error.strerror}; the session's files are not up to date")
+                path = error.filename or self._session.spec.folder
+                self._note("disk", f"{path}: {error.strerror}; the session's files are not up to date")
                 return False
             self._note("disk", None)
             return True
 
 
-def _is_log(path: Path) -> bool:
+def _is_stderr(path: Path) -> bool:
     """Returns True if standard error goes to the file at `path`. Raises `OSError`."""
     try:
         return os.path.samestat(os.fstat(_STDERR), path.stat())
@@ -145,7 +145,7 @@ def _is_log(path: Path) -> bool:
 def lock(folder: Path) -> None:
     """Locks the session, and redirects standard error to the engine's log, until this process ends.
 
-    The lock belongs to the open file, which is standard error.
+    The lock belongs to the open log file, which becomes standard error.
     Raises `GmgError` if another engine holds the lock, `OSError` if the folder is missing or not writable.
     """
     descriptor = sessions.lock(folder)

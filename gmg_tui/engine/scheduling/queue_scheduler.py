@@ -159,7 +159,7 @@ class QueueScheduler:
             for number in requeued[:-1]:
                 record = self._queue.requeue(number, _failed_on(name))
                 if record is not None:
-                    self._recorder.keep(record)
+                    self._recorder.write(record)
             if requeued:
                 return name
         return None
@@ -263,7 +263,7 @@ class QueueScheduler:
         if action is QueueAction.STOP and number in self.runs:
             self._stop(self.runs[number], Stop())
             return
-        self._recorder.keep(self._queue.act(action, number))
+        self._recorder.write(self._queue.act(action, number))
 
     def add(self, jobs: Sequence[JobRecord]) -> None:
         """Appends jobs to the queue, all or none. Raises `GmgError` if one is invalid."""
@@ -271,7 +271,7 @@ class QueueScheduler:
         if self.source is not None:
             raise GmgError("a tuning chooses its trials itself; start a sweep", 1)
         for record in self._queue.extend(jobs, len(self._slots)):
-            self._recorder.keep(record)
+            self._recorder.write(record)
         self._wake.set()
 
     def use(self, slot: str, *, used: bool) -> None:
@@ -304,7 +304,7 @@ class QueueScheduler:
             edited_from=before.number,
         )
         self._queue.add(edited)
-        self._recorder.keep(edited)
+        self._recorder.write(edited)
         run.edited = number
         self._stop(run, Stop(reason=f"edited: continues as job {number}"))
         self._wake.set()
@@ -351,7 +351,7 @@ class QueueScheduler:
         stopping.add_done_callback(self._stopping.discard)
 
     async def _stop_once_written(self, run: JobRun, stop: Stop) -> None:
-        await self._recorder.written()
+        await self._recorder.flush()
         if run.stopped:  # not restarted since
             run.stop(stop)
 

@@ -210,7 +210,7 @@ class TrialSource:
         """The nodes on which the script showed that it cannot be tuned."""
         for number in [number for number, record in self._queue.records.items() if not record.state.ended]:
             # An earlier engine planned them; the search decides again.
-            self._recorder.keep(self._queue.act(QueueAction.SKIP, number))
+            self._recorder.write(self._queue.act(QueueAction.SKIP, number))
 
     # Jobs
 
@@ -238,7 +238,7 @@ class TrialSource:
                 name = f"{name},{number}"
             record = JobRecord(number, name, {self._spec.variable: trial.value}, position=number, only=trial.slot)
             self._queue.add(record)
-            self._recorder.keep(record)
+            self._recorder.write(record)
         benched = self._board.benched()
         if not self._trial_runs and not self._search.ended and len(benched) == len(self._board.slots):
             self._search.stop("every GPU is benched")
@@ -330,7 +330,7 @@ class TrialSource:
         return [number for number in self._trial_runs if number not in self._scheduler.runs]
 
     def _skip(self, number: int, reason: str) -> None:
-        self._recorder.keep(self._queue.act(QueueAction.SKIP, number))
+        self._recorder.write(self._queue.act(QueueAction.SKIP, number))
         self._report(structs.replace(self._trial_runs.pop(number).trial, state=TrialState.SKIPPED, reason=reason))
         self._scheduler.wake()
 

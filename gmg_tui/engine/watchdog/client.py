@@ -11,7 +11,7 @@ from gmg_tui.machine import processes
 _log = logging.getLogger(__name__)
 
 _END_TIMEOUT_S = 12.0
-"""Slightly longer than the watchdog's own timeouts, in case of unkillable processes."""
+"""Time limit for the watchdog's end, longer than its own time limits for unkillable processes."""
 _REPLACE_PAUSE_S = 1.0
 """Pause before replacing a killed watchdog."""
 _RETRY_PAUSE_S = 10.0
@@ -19,7 +19,7 @@ _RETRY_PAUSE_S = 10.0
 
 
 class WatchdogClient:
-    """Starts the watchdog (`process.py`), sends it the live process groups, and replaces one that is killed."""
+    """Starts the watchdog (`process.py`), sends it the live process groups, and replaces it if it is killed."""
 
     def __init__(self) -> None:
         self._session_id = ""
@@ -29,7 +29,7 @@ class WatchdogClient:
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self, session_id: str) -> None:
-        """Starts the watchdog of the session with that id."""
+        """Starts the watchdog of the session with this ID."""
         self._session_id = session_id
         await self._spawn()
         self._send_all()
@@ -44,7 +44,7 @@ class WatchdogClient:
                 stdout=asyncio.subprocess.DEVNULL,
                 start_new_session=True,  # must survive signals to the engine's group
             )
-        except (OSError, RuntimeError) as error:  # or no thread can be started
+        except (OSError, RuntimeError) as error:  # `RuntimeError`: no thread can be started
             _log.warning("no watchdog: %s; workers would outlive an engine that is killed", error)
         self._send(f"{self._session_id}\n")
 
@@ -63,14 +63,14 @@ class WatchdogClient:
         for group, start in self._groups.items():
             self._send(f"+{group} {start}\n")
 
-    def began(self, group: int) -> None:
+    def add_group(self, group: int) -> None:
         """Records a new process group."""
         proc = processes.read(group)
         self._groups[group] = proc.started_ticks if proc is not None else 0
         self._send(f"+{group} {self._groups[group]}\n")
 
-    def ended(self, group: int) -> None:
-        """Records that all of a process group has ended."""
+    def remove_group(self, group: int) -> None:
+        """Records that all processes of a group have ended."""
         if (start := self._groups.pop(group, None)) is not None:
             self._send(f"-{group} {start}\n")
 

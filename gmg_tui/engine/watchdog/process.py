@@ -1,8 +1,8 @@
 """A small process that ends the workers if the engine is killed.
 
-Its standard input has the session's id, which other users must not see in `ps`: they could give it to processes of their
-own. Then it names each worker's process group, and closes when the engine is gone, for whatever reason; after a normal end
-no worker is left. To stay small it imports nothing from the project: `python -I -S process.py` takes about 7 MiB.
+The engine sends the session's ID to standard input, as other users would see it in `ps` and could give it to processes of
+their own. It then sends the start and end of each process group. Standard input closes when the engine ends for any reason;
+after a normal end no worker is left. To stay small, it imports nothing from the project (`python -I -S` takes about 7 MiB).
 """
 
 import os
@@ -13,20 +13,20 @@ from collections.abc import Iterable
 from contextlib import suppress
 from threading import Thread
 
-_STEPS = ((signal.SIGINT, 5.0), (signal.SIGTERM, 2.0), (signal.SIGKILL, 2.0))
-"""Shorter waits than the engine's: nobody reads the workers' output, and the GPUs are needed."""
+_SIGNAL_STEPS = ((signal.SIGINT, 5.0), (signal.SIGTERM, 2.0), (signal.SIGKILL, 2.0))
+"""Signals, each with the seconds to wait after it: fewer than the engine's, as nobody reads the workers' output."""
 _CHECK_INTERVAL_S = 0.1
 _ENVIRON_TIMEOUT_S = 1.0
 """Time limit for reading environments: processes in a hung driver may block it."""
 _MAX_ENVIRON_BYTES = 8 << 20
-"""Limit of an environment: a process may map any memory there."""
-_DEAD = (b"Z", b"X")
+"""Limit of an environment, which a process can make as large as its memory."""
+_DEAD_STATES = (b"Z", b"X")
 
 Key = tuple[int, int]
 """A process's PID and start (ticks since boot), which together are unique."""
 
 
-def _fields(pid: int) -> list[bytes]:
+def _read_stat(pid: int) -> list[bytes]:
     """Returns the fields of `/proc/PID/stat` after the name (proc(5)). Raises `OSError` if there is no process."""
     file = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
     try:
@@ -35,21 +35,21 @@ def _fields(pid: int) -> list[bytes]:
         os.close(file)
 
 
-def start_of(pid: int) -> int:
-    """Returns a process's start in ticks since boot; 0 if there is none."""
+def read_start(pid: int) -> int:
+    """Returns the start of a process in ticks since boot; 0 if there is no such process."""
     try:
-        return int(_fields(pid)[19])
+        return int(_read_stat(pid)[19])
     except (OSError, IndexError):
         return 0
 
 
 def _live_groups(lines: Iterable[bytes]) -> set[Key]:
-    """Returns the leaders of groups alive at the engine's end (`+N START` begins one, `-N START` ends it)."""
+    """Returns the leaders of the groups that have not ended (`+PID START` starts a group, `-PID START` ends it)."""
     leaders: set[Key] = set()
     for line in lines:
-        number, start = line[1:].split()
-        change = leaders.add if line.startswith(b"+") else leaders.discard
-        change((int(number), int(start)))
+        pid, start = line[1:].split()
+        update = leaders.add if line.startswith(b"+") else leaders.discard
+        update((int(pid), int(start)))
     return leaders
 
 
@@ -63,27 +63,27 @@ class _Processes:
         self._marked: set[Key] = set()
         self._reading: set[Key] = set()
 
-    def alive(self) -> set[Key]:
+    def find_live(self) -> set[Key]:
         """Returns the live processes."""
         groups: dict[Key, int] = {}
         for name in os.listdir("/proc"):  # noqa: PTH208 - only names are needed
             if not name.isdigit() or int(name) == os.getpid():
                 continue
             with suppress(OSError, IndexError):  # it is gone
-                fields = _fields(int(name))
-                if fields[0] not in _DEAD:
+                fields = _read_stat(int(name))
+                if fields[0] not in _DEAD_STATES:
                     groups[int(name), int(fields[19])] = int(fields[2])
-        # An ended group's number may be reused, by a leader with another start, which may end too.
-        self._groups |= {group for group, start in self._leaders if start_of(group) == start}
+        # After a group's end its number may be reused, but by a leader with another start.
+        self._groups |= {group for group, start in self._leaders if read_start(group) == start}
         found = {key for key, group in groups.items() if group in self._groups}
-        others = [key for key in groups if key not in found | self._marked | self._reading]
-        reader = Thread(target=self._read, args=(others,), daemon=True)
+        unread = [key for key in groups if key not in found | self._marked | self._reading]
+        reader = Thread(target=self._read_environments, args=(unread,), daemon=True)
         with suppress(RuntimeError):  # no thread can be started: use the groups alone
             reader.start()
             reader.join(_ENVIRON_TIMEOUT_S)
         return found | (self._marked & groups.keys())
 
-    def _read(self, keys: list[Key]) -> None:
+    def _read_environments(self, keys: list[Key]) -> None:
         for key in keys:
             self._reading.add(key)
             with suppress(OSError), open(f"/proc/{key[0]}/environ", "rb") as file:  # noqa: PTH123 - without pathlib
@@ -93,14 +93,14 @@ class _Processes:
 
 
 def _send(key: Key, number: int) -> None:
-    """Sends a signal to exactly that process, even if its PID is reused."""
+    """Sends a signal to a process, but not to another that has reused its PID."""
     pid, start = key
     try:
         handle = os.pidfd_open(pid)
     except (AttributeError, OSError):  # an old kernel or Python, a sandbox, or it has ended
         handle = None
     try:
-        if start_of(pid) != start:
+        if read_start(pid) != start:
             return
         try:
             if handle is None:
@@ -114,10 +114,10 @@ def _send(key: Key, number: int) -> None:
             os.close(handle)
 
 
-def _end(processes: _Processes) -> list[int]:
-    """Ends all processes. Returns the PIDs that were alive."""
-    alive = first = processes.alive()
-    for number, wait_s in _STEPS:
+def _end_all(processes: _Processes) -> list[int]:
+    """Ends all processes. Returns the PIDs of those that were alive at first."""
+    alive = first = processes.find_live()
+    for number, wait_s in _SIGNAL_STEPS:
         if not alive:
             break
         for key in alive:
@@ -126,18 +126,18 @@ def _end(processes: _Processes) -> list[int]:
         deadline = time.monotonic() + wait_s
         while alive and time.monotonic() < deadline:
             time.sleep(_CHECK_INTERVAL_S)
-            alive = processes.alive()
+            alive = processes.find_live()
     return sorted(pid for pid, _ in first)
 
 
 def main() -> None:
-    """Waits for the engine's end, then ends leftover workers and reports that in the engine's log (standard error)."""
+    """Waits for the engine's end, then ends leftover workers, and logs their PIDs to standard error, the engine's log."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # end with the engine, not before
     session_id = sys.stdin.buffer.readline().strip()
     if not session_id:
-        return  # the engine was killed before it had any worker
-    if ended := _end(_Processes(_live_groups(sys.stdin.buffer), b"\0GMG_SESSION_ID=%s\0" % session_id)):
+        return  # the engine was killed before it started a worker
+    if ended := _end_all(_Processes(_live_groups(sys.stdin.buffer), b"\0GMG_SESSION_ID=%s\0" % session_id)):
         moment = time.strftime("%Y-%m-%d %H:%M:%S")
         pids = ", ".join(map(str, ended))
         print(f"{moment} WATCHDOG: the engine is gone; its processes were ended: {pids}", file=sys.stderr)

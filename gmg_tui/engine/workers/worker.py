@@ -202,7 +202,7 @@ class Worker:
         """Records the number of a job's attempt before its start, so that it is not reused if the engine is killed."""
         if self.task.job is not None:
             self._recorder.amend(self, reserved=number)
-            await self._recorder.written()
+            await self._recorder.flush()
 
     def on_started(self) -> None:
         """Records the start of its attempt's process."""

@@ -59,7 +59,7 @@ class Shell(Launcher):
     def __init__(self, command: str) -> None:
         self._command = command
 
-    async def nodes(self) -> tuple[str, ...]:
+    async def list_nodes(self) -> tuple[str, ...]:
         return ("n1",)
 
     def command(self, node: str) -> Sequence[str]:

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from gmg_tui import session
-from gmg_tui.engine.launchers.ray import Ray, own_cluster
+from gmg_tui.engine.launchers.ray import Ray, find_own_cluster
 from gmg_tui.model import NodesSpec, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.store import reader
@@ -130,7 +130,7 @@ async def test_killed_drivers_restart_without_affecting_workers(ray: RayCluster)
 async def test_an_address_without_a_cluster_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gmg_tui.engine.launchers.ray._ANSWER_TIMEOUT_S", 10.0)  # Ray may try for minutes
     with pytest.raises(GmgError, match=r"^--nodes ray: (no cluster at|the cluster at) 127\.0\.0\.1:1\b"):
-        await Ray("127.0.0.1:1").nodes()
+        await Ray("127.0.0.1:1").list_nodes()
 
 
 _NAMESAKES = """
@@ -147,14 +147,14 @@ async def test_each_of_two_nodes_of_one_name_has_a_name_of_its_own(
 ) -> None:
     (tmp_path / "ray.py").write_text(_NAMESAKES)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    assert await Ray("host:1").nodes() == ("host", "host-2", "host-3")
+    assert await Ray("host:1").list_nodes() == ("host", "host-2", "host-3")
 
 
 async def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ray.py").write_text("raise ImportError('No module named ray')\n")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     with pytest.raises(GmgError, match=r"^--nodes ray: Ray is not installed here: \S+ -m pip install ray$"):
-        await Ray("").nodes()
+        await Ray("").list_nodes()
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
@@ -164,8 +164,8 @@ def test_another_users_cluster_is_not_joined() -> None:
         return subprocess.Popen(words, executable="/bin/sh", stdin=subprocess.PIPE, user=user)
 
     with raylet(1, None) as ours, raylet(2, 65534) as theirs:
-        assert own_cluster() == "127.0.0.1:1"
+        assert find_own_cluster() == "127.0.0.1:1"
         ours.communicate()
         with suppress(ConnectionError):  # there is none, or the other tests' cluster
-            assert own_cluster() != "127.0.0.1:2"
+            assert find_own_cluster() != "127.0.0.1:2"
         theirs.communicate()

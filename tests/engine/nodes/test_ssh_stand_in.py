@@ -175,10 +175,10 @@ def test_a_host_runs_no_interpreter_that_another_user_has_made(tmp_path: Path, m
         further.symlink_to(python)
         nobody = pwd.getpwnam("nobody").pw_uid
         for path, program_path in ((python.parent, python), (python.parent, link), (further, link)):
-            monkeypatch.setattr(launcher, "PROGRAM", (str(program_path),))
+            monkeypatch.setattr(launcher, "AGENT_COMMAND", (str(program_path),))
             monkeypatch.setenv("SLURM_JOB_ID", "1")
             command = Ssh("a").command("a")[-1]
-            assert launcher.script() == Slurm().command("a")[-1]
+            assert launcher.agent_script() == Slurm().command("a")[-1]
             for owner, runs in ((0, "python"), (nobody, "gmg-tui")):
                 os.lchown(path, owner, owner)
                 printed = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout
