@@ -33,7 +33,7 @@ from gmg_tui.engine.scheduling.packing import Packing
 from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
 from gmg_tui.engine.scheduling.scheduler import PlainScheduler
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
-from gmg_tui.engine.scheduling.trial_source import TrialSource, search_of
+from gmg_tui.engine.scheduling.trial_source import TrialSource, restore_search
 from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.jobs.job_queue import restore_queue
@@ -180,7 +180,7 @@ class Engine:
                 board.set_awaited(hardware.awaited.acquire())
             scheduler = QueueScheduler(board, workplace, recorder, self._changed)
             if spec.tune is not None:
-                scheduler.source = TrialSource(search_of(spec, spec.tune, hardware), spec, scheduler, recorder)
+                scheduler.source = TrialSource(restore_search(spec, spec.tune, hardware), spec, scheduler, recorder)
             if spec.sweep.per_gpu > 1:
                 scheduler.packing = Packing(spec.sweep.per_gpu, lambda text: self._supervisor.note("packing", text))
         self._supervisor = Supervisor(session, slots, scheduler, faults)

@@ -182,7 +182,7 @@ class Run:
         self.slots = [slot_state.slot.name for slot_state in slot_states]
         self.workers = [SimpleNamespace(slot=slot_states[0].slot, unready="not ready", sample=None)]
         self.lead = JobRecord(number, "", state=WorkerState.FINISHED, ended=1.0)
-        self.again = self.stopped = False
+        self.rerun_requested = self.stopped = False
         self.group = self.stopped_rank = None
         self.started.append(number)
 

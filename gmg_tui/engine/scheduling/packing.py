@@ -26,7 +26,7 @@ class Packing:
 
     def __init__(self, per_gpu: int, report: Callable[[str], None]) -> None:
         self._per_gpu, self._report = per_gpu, report
-        self._since: dict[str, tuple[Hashable, float]] = {}
+        self._running: dict[str, tuple[Hashable, float]] = {}
         """The attempts running on each GPU, and the time (monotonic seconds) of their last change."""
         self._totals: dict[tuple[int, int | None], list[float]] = {}
         """Total rates, by number of jobs and environments per job."""
@@ -46,10 +46,10 @@ class Packing:
     def add(self, gpu: str, running: Sequence[Running], now: float) -> None:
         """Adds a sample of the jobs on one GPU."""
         attempts = frozenset(job.attempt for job in running)
-        if self._since.get(gpu, (None, 0.0))[0] != attempts:
-            self._since[gpu] = attempts, now
+        if self._running.get(gpu, (None, 0.0))[0] != attempts:
+            self._running[gpu] = attempts, now
         size = running[0].n_envs if running else None
-        if any(job.n_envs != size for job in running) or not running or now - self._since[gpu][1] < _WARM_UP_S:
+        if any(job.n_envs != size for job in running) or not running or now - self._running[gpu][1] < _WARM_UP_S:
             return
         totals = self._totals.setdefault((len(running), size), [])
         if len(totals) < _SAMPLES:
@@ -61,16 +61,16 @@ class Packing:
         for (count, size), totals in self._totals.items():
             if count != self._per_gpu or len(totals) < _SAMPLES:
                 continue
-            for other in dict.fromkeys((size and size * count, size)):
-                alone = self._totals.get((1, other), [])
+            for alone_size in dict.fromkeys((size and size * count, size)):
+                alone = self._totals.get((1, alone_size), [])
                 if len(alone) >= _SAMPLES and sum(alone) > 0:
-                    return _verdict(count, size, other, 100 * (sum(totals) / sum(alone) - 1))
+                    return _verdict(count, size, alone_size, 100 * (sum(totals) / sum(alone) - 1))
         return None
 
 
-def _verdict(count: int, size: int | None, other: int | None, gain_pct: float) -> str:
-    sized = size is not None and other is not None
-    packed, alone = (f"{count} × {size:,} is", f"1 × {other:,}") if sized else (f"{count} jobs are", "1 job")
+def _verdict(count: int, size: int | None, alone_size: int | None, gain_pct: float) -> str:
+    has_sizes = size is not None and alone_size is not None
+    packed, alone = (f"{count} × {size:,} is", f"1 × {alone_size:,}") if has_sizes else (f"{count} jobs are", "1 job")
     if abs(gain_pct) < _MIN_DIFFERENCE_PCT:
         return f"{packed} as fast as {alone}: packing gains nothing"
     if gain_pct > 0:
@@ -80,16 +80,16 @@ def _verdict(count: int, size: int | None, other: int | None, gain_pct: float) -
 
 _MAX_IDLE_MIB = 1024.0
 """A GPU with at most this much memory in use counts as idle."""
-_TOLERANCE = 0.05
-"""A job's need may differ from its last peak by this much: assume less, or more if the job failed."""
+_PEAK_TOLERANCE = 0.05
+"""A job's need may differ from its last peak by this share: assume less, or more if the job failed."""
 
 
-def free_mib(engine_slot: EngineSlot, beside: Iterable[tuple[EngineSlot, JobRecord]]) -> float | None:
+def free_mib(engine_slot: EngineSlot, running: Iterable[tuple[EngineSlot, JobRecord]]) -> float | None:
     """Returns the memory free for another job on a slot's GPU; None if unknown, or if the whole GPU is free.
 
-    `beside` are the jobs running on the GPU, with their slots: memory that they are known to need is not free.
+    `running` are the jobs on the GPU, with their slots: memory that they needed at their last peak is not free.
     """
-    sample, jobs = engine_slot.sample, list(beside)
+    sample, jobs = engine_slot.sample, list(running)
     if sample is None or sample.memory_free_mib is None or sample.memory_used_mib is None:
         return None
     if not jobs and sample.memory_used_mib <= _MAX_IDLE_MIB:
@@ -108,6 +108,6 @@ def shortage(job: JobRecord, available_mib: float | None) -> str | None:
     if need_mib is None or available_mib is None:
         return None
     has_failed = job.last.state is WorkerState.FAILED
-    if need_mib * (1 + _TOLERANCE if has_failed else 1 - _TOLERANCE) <= available_mib:
+    if need_mib * (1 + _PEAK_TOLERANCE if has_failed else 1 - _PEAK_TOLERANCE) <= available_mib:
         return None
     return f"{units.mib(need_mib)}, as before, but only {units.mib(available_mib)} are free"

@@ -84,11 +84,11 @@ class QueueScheduler:
                 await self._wake.wait()
 
     def _assign_slots(self) -> Iterator[JobRun]:
-        """Yields the jobs that can start now, with their slots; each leaves less memory for the next."""
+        """Yields a run for each job that can start now; each run leaves less memory for the next job."""
         while (next_job := self.board.next()).job is not None and not next_job.missing:
             self._jobs |= dict.fromkeys(next_job.slots, next_job.job)
             record = self._queue.occupy(next_job.job)
-            # Not later: commands would reach the slots' previous workers.
+            # Create the run now: later, commands would reach the slots' previous workers.
             run = self._make_run(record, [self._slots[slot] for slot in next_job.slots])
             self.runs[run.number] = run
             yield run
@@ -100,7 +100,7 @@ class QueueScheduler:
         for slot in slots:
             del self._jobs[slot]
         self._queue.release(record)
-        if run is not None and run.again and record.state.ended and not self.board.ending:
+        if run is not None and run.rerun_requested and record.state.ended and not self.board.ending:
             self.act(QueueAction.RETRY, (record.number,))
         self._wake.set()
 
@@ -121,7 +121,7 @@ class QueueScheduler:
         record = self._queue.records[run.number]
         try:
             await run.run()
-            record = self._outcome(run)
+            record = self._release(run)
         except Exception as error:  # an internal error must not affect the other jobs
             _log.exception("job %d on %s failed because of an internal error", run.number, run.slots[0])
             reason = f"internal error ({type(error).__name__}: {error}); see engine.log"
@@ -129,7 +129,8 @@ class QueueScheduler:
         finally:
             self._free(record, run.slots)
 
-    def _outcome(self, run: JobRun) -> JobRecord:
+    def _release(self, run: JobRun) -> JobRecord:
+        """Returns the record of an ended run, which waits again if the job has to run again."""
         lead, waiting = run.lead, WorkerState.WAITING
         unready = next((worker for worker in run.workers if worker.unready is not None), None)
         if unready is not None:
@@ -147,13 +148,13 @@ class QueueScheduler:
             return self._recorder.release(lead, state=stopped.state, reason=stopped.reason)
         failed_on = self._requeue(run) if not run.stopped else None
         if failed_on is not None:
-            first = self._queue.front_position  # shows soon if the GPU is the cause
+            first = self._queue.front_position  # its next run shows if the GPU is the cause
             return self._recorder.release(lead, state=waiting, reason=_failed_on(failed_on), ended=None, position=first)
         cause = run.group.cause if run.group is not None and lead.state is WorkerState.FAILED else None
         return self._recorder.release(lead, **({} if cause is None else {"reason": cause}))
 
     def _requeue(self, run: JobRun) -> str | None:
-        """Requeues a job whose GPU failed, and earlier ones that failed there. Returns the GPU's slot."""
+        """Requeues a job whose GPU may have failed, and earlier jobs that failed there. Returns the slot, if so."""
         for engine_slot, worker in zip(run.engine_slots, run.workers, strict=True):
             requeued, name = self.board.judge(engine_slot, worker), engine_slot.slot.name
             for number in requeued[:-1]:
@@ -172,7 +173,7 @@ class QueueScheduler:
 
     def beat(self) -> None:
         """Runs each second: checks suspected GPUs, logs benched ones, and measures trials and packing."""
-        self.board.watch(worker for run in self.runs.values() for worker in run.workers)
+        self.board.check_witnesses(worker for run in self.runs.values() for worker in run.workers)
         for name, reason in self.board.newly_benched().items():
             self._queue.version += 1
             _log.warning("%s is benched: %s", name, reason)
@@ -183,8 +184,8 @@ class QueueScheduler:
 
     async def collect(self, gpus: FreeGpus, wait_s: float) -> None:
         """Opens slots as their GPUs become free; benches GPUs that are still in use after `wait_s`."""
-        until = time.monotonic() + wait_s
-        while not gpus.complete and time.monotonic() < until:
+        deadline = time.monotonic() + wait_s
+        while not gpus.complete and time.monotonic() < deadline:
             if self.board.set_awaited(await in_daemon_thread(gpus.acquire)):
                 self._queue.version += 1
                 self._wake.set()
@@ -222,7 +223,7 @@ class QueueScheduler:
     def _occupants(self) -> list[tuple[JobRecord, float]]:
         """Returns the jobs that occupy slots, with the seconds since each got them."""
         runs = self.runs.values()
-        return [found for run in runs if (found := self._recorder.occupant(run.slots[0])) is not None]
+        return [occupant for run in runs if (occupant := self._recorder.occupant(run.slots[0])) is not None]
 
     def view(self, first: int, count: int) -> tuple[JobRecord, ...]:
         """Returns up to `count` jobs of the queue, from index `first` on."""
@@ -241,7 +242,7 @@ class QueueScheduler:
     # Commands
 
     def act(self, action: QueueAction, numbers: tuple[int, ...]) -> None:
-        """Acts on each job independently. Raises `GmgError` with the reasons of all that refuse."""
+        """Applies an action to each job independently. Raises `GmgError` with the reasons of all refusals."""
         refused = []
         for number in numbers:
             try:
@@ -290,22 +291,22 @@ class QueueScheduler:
         if run is None or run.lead.state.ended:
             raise GmgError(f"no job runs on {slot}", 1)
         _check_not_edited(run)
-        before = self._queue.records[run.number]
+        original = self._queue.records[run.number]
         number = max(self._queue.records) + 1
         edited = JobRecord(
             number,
-            f"{before.name}-edit{number}",
-            before.values,
+            f"{original.name}-edit{number}",
+            original.values,
             position=self._queue.front_position,
-            only=before.only,
-            world_size=before.world_size,
+            only=original.only,
+            world_size=original.world_size,
             args=args,
             env=env,
-            edited_from=before.number,
+            edited_from=original.number,
         )
         self._queue.add(edited)
         self._recorder.write(edited)
-        run.edited = number
+        run.edited_as = number
         self._stop(run, Stop(reason=f"edited: continues as job {number}"))
         self._wake.set()
 
@@ -329,7 +330,7 @@ class QueueScheduler:
         elif run is not None:  # its last output is being read
             if self.source is not None:
                 self.source.act(QueueAction.RETRY, number)
-            run.again = True
+            run.rerun_requested = True
         elif self._queue.records[number].state is not WorkerState.WAITING:  # not requeued through another rank
             self.act(QueueAction.RETRY, (number,))
 
@@ -341,7 +342,7 @@ class QueueScheduler:
 
     def _stop(self, run: JobRun, stop: Stop) -> None:
         """Stops a job for the user; it stays stopped even if the engine is killed before the job ends."""
-        run.stopped, run.again = True, False
+        run.stopped, run.rerun_requested = True, False
         self._recorder.amend(run.lead, halted=True)
         if stop.kill:
             run.stop(stop)
@@ -369,8 +370,8 @@ class QueueScheduler:
 
 
 def _check_not_edited(run: JobRun) -> None:
-    if run.edited is not None:
-        raise GmgError(f"job {run.number} is being stopped: it continues as job {run.edited}", 1)
+    if run.edited_as is not None:
+        raise GmgError(f"job {run.number} is being stopped: it continues as job {run.edited_as}", 1)
 
 
 def _failed_on(slot: str) -> str:

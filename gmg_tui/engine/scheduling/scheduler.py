@@ -42,7 +42,7 @@ class PlainScheduler:
     def _make_run(self, ranks: Sequence[EngineSlot], visible: Sequence[EngineSlot], group: str | None = None) -> JobRun:
         """Returns a job with a process on each slot of `ranks`, all of which see the GPUs of the `visible` slots."""
         spec, count = self._workplace.spec, len(self._slots)
-        cards = tuple(seen.slot for seen in visible) if len(visible) > 1 or group is not None else ()
+        cards = tuple(engine_slot.slot for engine_slot in visible) if len(visible) > 1 or group is not None else ()
         logs = [f"{sessions.LOGS}/{rank.slot.name}.log" for rank in ranks]
         tasks = [
             Task(spec.args, spec.env, rank.index, count, log, cards, resume_args=spec.resume_args)
@@ -88,11 +88,11 @@ class PlainScheduler:
         """Stops waiting for silent nodes once all other workers have ended."""
         if all(slot.away is None for slot in self._slots.values()):
             return
-        left = [worker for worker in self._workers.values() if not worker.state.ended]
-        away = [self._slots[worker.slot.name].away for worker in left]
-        if None not in away and all(worker.state is WorkerState.WAITING for worker in left):
-            for worker, why in zip(left, away, strict=True):
-                worker.stop(Stop(reason=why))
+        unfinished = [worker for worker in self._workers.values() if not worker.state.ended]
+        reasons = [self._slots[worker.slot.name].away for worker in unfinished]
+        if None not in reasons and all(worker.state is WorkerState.WAITING for worker in unfinished):
+            for worker, reason in zip(unfinished, reasons, strict=True):
+                worker.stop(Stop(reason=reason))
 
 
 class JobRun:
@@ -101,9 +101,9 @@ class JobRun:
     Attributes:
         stopped: True if the user stopped it, rather than the whole session.
         interrupted: True if the end of the session stopped it.
-        again: True if it is to run again once it has left its slots.
-        edited: Number of the job that continues it with other arguments; None if it was not edited.
-        group: Its ranks; None if it is one process.
+        rerun_requested: True if the job is to run again once it has left its slots.
+        edited_as: Number of the job that continues it with other arguments; None if it was not edited.
+        group: The group of its ranks; None for a single process.
     """
 
     def __init__(
@@ -117,14 +117,14 @@ class JobRun:
     ) -> None:
         """`tasks` has one task for each slot; `group` is the group's name, None for a single process."""
         self.number = number
-        self.stopped = self.interrupted = self.again = False
-        self.edited: int | None = None
+        self.stopped = self.interrupted = self.rerun_requested = False
+        self.edited_as: int | None = None
         self.engine_slots = tuple(engine_slots)
         self.slots = tuple(engine_slot.slot.name for engine_slot in engine_slots)
         self.group = Group(group, self.slots, tasks[0], workplace) if group is not None else None
         for rank, (engine_slot, task) in enumerate(zip(engine_slots, tasks, strict=True)):
-            own = replace(task, rank=self.group.rank(rank)) if self.group is not None else task
-            engine_slot.worker = Worker(engine_slot, own, workplace, recorder, self.group)
+            rank_task = replace(task, rank=self.group.rank(rank)) if self.group is not None else task
+            engine_slot.worker = Worker(engine_slot, rank_task, workplace, recorder, self.group)
             engine_slot.idle_reason = None
         self.workers = tuple(slot.worker for slot in engine_slots if slot.worker is not None)
 
@@ -155,12 +155,12 @@ class JobRun:
                 await worker.concluded.wait()
 
     def stop(self, stop: Stop) -> None:
-        """Stops all its workers."""
+        """Stops all workers."""
         for worker in self.workers:
             worker.stop(stop)
 
     def interrupt(self, stop: Stop) -> None:
-        """Stops all its workers because the session ends."""
+        """Stops all workers because the session ends."""
         unfinished = any(not worker.state.ended and worker.state is not WorkerState.STOPPING for worker in self.workers)
         self.interrupted |= unfinished or self.lead.policy.pending
         self.stop(stop)

@@ -50,13 +50,13 @@ def allot(
     refused: set[tuple[object, ...]] = set()
     for job in jobs:
         allowed = tuple(slot for slot in usable if may_run(job, slot))
-        kind = job.width, job.only, allowed
-        if kind in refused:
+        requirement = job.width, job.only, allowed
+        if requirement in refused:
             continue
         fit = [slot for slot in free if job.only in (None, slot) and slot in allowed]
         if len(fit) >= job.width:
             return Allotment(job.number, tuple(fit[: job.width]))
-        refused.add(kind)
+        refused.add(requirement)
         if job.only is None and 1 < job.width <= len(allowed):
             return Allotment(job.number, tuple(fit), job.width - len(fit))
         if not free:
@@ -222,7 +222,7 @@ class SlotBoard:
             return ()
         return self._suspect(engine_slot, job, failure.reason)
 
-    def watch(self, workers: Iterable[Worker]) -> None:
+    def check_witnesses(self, workers: Iterable[Worker]) -> None:
         """Benches a suspected GPU once one of its failed jobs computes on another."""
         for worker in workers:
             job = worker.task.job or 0
@@ -285,12 +285,12 @@ class SlotBoard:
         if job.last.memory_peak_mib is None:
             return None
         uuid, states = self.slots[slot].gpu_uuid, self.slots
-        beside = [
+        running = [
             (states[name], self.queue.records[number])
             for name, number in self.jobs.items()
             if name != slot and states[name].gpu_uuid == uuid
         ]
-        return shortage(job, free_mib(states[slot], beside))
+        return shortage(job, free_mib(states[slot], running))
 
     def ready_slots(self) -> Iterator[EngineSlot]:
         """Yields the slots ready for a job."""

@@ -57,7 +57,7 @@ class TrialRun:
         self._start_s: float | None = None
         """Time of the first rate, in seconds of the attempt."""
         self._gpu_users: str | None = None
-        """Text of an alert, during the measurement, about others on its GPU; None if there was none."""
+        """Text of the first alert about other users of the GPU during the measurement; None without one."""
         self._other_cores: list[float] = []
         """Number of cores used by other processes, in each second of the measurement."""
 
@@ -155,26 +155,26 @@ class TrialRun:
             return TrialState.SKIPPED, skipped
         if worker.state is WorkerState.STOPPED and not self.measured:
             return TrialState.SKIPPED, worker.reason or "stopped by the user"
-        by_itself = worker.state is finished and _number(value) is not None
+        has_final_value = worker.state is finished and _number(value) is not None
         if isinstance(value, float) and not math.isfinite(value):
             return TrialState.FAILED, f"{self._spec.metric} is {value}: the run has diverged"
-        if self.measured or by_itself or (attempt.timed_out and self._meter.rate is not None):
+        if self.measured or has_final_value or (attempt.timed_out and self._meter.rate is not None):
             return TrialState.MEASURED, None
         if worker.state is not finished and not attempt.timed_out:
             return TrialState.FAILED, worker.reason
         if value is not None and _number(value) is None:
             return TrialState.FAILED, f"{self._spec.metric} is {value!r:.40}, which is not a number"
-        return TrialState.FAILED, self._too_short(attempt)
+        return TrialState.FAILED, self._too_short_reason(attempt)
 
-    def _too_short(self, attempt: model.Attempt) -> str:
-        lived = units.span(attempt.elapsed_s(clock.now()))
+    def _too_short_reason(self, attempt: model.Attempt) -> str:
+        duration = units.span(attempt.elapsed_s(clock.now()))
         if self.has_rate:
             measured = units.span(self._meter.measured_s)
-            return f"the script ended after {lived}, {measured} of it measured, before its rate was precise enough: let it run longer"
+            return f"the script ended after {duration}, {measured} of it measured, before its rate was precise enough: let it run longer"
         missing = f"a number called {self._spec.metric!r}"
         if self._spec.metric == FPS:
             missing = "an FPS line: Genesis prints its rate unless show_FPS is off or logging_level above info"
-        return f"the script {'was stopped' if attempt.timed_out else 'ended'} after {lived} without {missing}"
+        return f"the script {'was stopped' if attempt.timed_out else 'ended'} after {duration} without {missing}"
 
 
 def _number(value: object) -> float | None:
@@ -183,12 +183,12 @@ def _number(value: object) -> float | None:
     return float(value) if known else None  # type: ignore[arg-type]
 
 
-def search_of(spec: model.RunSpec, tune: model.TuneSpec, hardware: Hardware) -> Search:
+def restore_search(spec: model.RunSpec, tune: model.TuneSpec, hardware: Hardware) -> Search:
     """Returns a tuning's search, continued from the trials in the session's store. Raises `StoreError`."""
     with open_store(Path(spec.folder) / sessions.STORE) as stored:
         snapshot = stored.last_snapshot
-    before = snapshot.tuning if snapshot is not None else None
-    return Search(tune, hardware.slots, [trial for trial in before.trials if trial.state.ended] if before else ())
+    tuning = snapshot.tuning if snapshot is not None else None
+    return Search(tune, hardware.slots, [trial for trial in tuning.trials if trial.state.ended] if tuning else ())
 
 
 class TrialSource:
@@ -271,12 +271,12 @@ class TrialSource:
         lost = "its GPU is lost" if engine_slot.sample is not None and engine_slot.sample.lost else None
         skipped = _STOPPED if self._search.ended and not trial_run.measured else lost
         trial = trial_run.conclude(worker, skipped=skipped)
-        measured = any(earlier.state is TrialState.MEASURED for earlier in self._search.trials)
+        measured = any(other.state is TrialState.MEASURED for other in self._search.trials)
         too_short = worker.state is WorkerState.FINISHED and trial.value == self._spec.low and not measured
         # The value cannot be too large, so the script cannot be tuned; but one node may lie, or differ.
         if trial.state is TrialState.FAILED and (trial_run.ignores_value is not None or too_short):
             self._untunable_on.add(engine_slot.slot.node)
-            nodes = {each.slot.node for each in self._board.slots.values()}
+            nodes = {other.slot.node for other in self._board.slots.values()}
             if len(self._untunable_on) >= min(2, len(nodes)):
                 self._stop_search(trial.reason or "the script cannot be tuned")
         return _STATES[trial.state], trial.reason
@@ -319,14 +319,14 @@ class TrialSource:
     def _skip_unused(self) -> None:
         """Skips trials that wait for a slot no longer in use, or on a lost node."""
         benched = self._board.benched()
-        for number in self._waiting():
+        for number in self._waiting_numbers():
             slot = self._trial_runs[number].trial.slot
             if slot in benched or not self._board.used(slot):
                 self._skip(number, "its slot is no longer used")
             elif self._board.slots[slot].away is not None:
                 self._skip(number, "its node is lost")
 
-    def _waiting(self) -> list[int]:
+    def _waiting_numbers(self) -> list[int]:
         return [number for number in self._trial_runs if number not in self._scheduler.runs]
 
     def _skip(self, number: int, reason: str) -> None:
@@ -361,7 +361,7 @@ class TrialSource:
         """Skips a waiting trial. Returns False if the queue must stop it. Raises `GmgError` for other actions."""
         if action not in {QueueAction.SKIP, QueueAction.STOP}:
             raise GmgError("the search decides which trials run; you can only skip or stop one", 1)
-        if action is QueueAction.STOP or number not in self._waiting():
+        if action is QueueAction.STOP or number not in self._waiting_numbers():
             return False
         self._skip(number, "skipped by the user")
         return True
@@ -372,13 +372,13 @@ class TrialSource:
             self._stopped = True
             self._search.stop(reason or _STOPPED)
 
-    def _stop_search(self, why: str) -> None:
+    def _stop_search(self, reason: str) -> None:
         """Ends the search: skips waiting trials and stops running ones."""
-        self._search.stop(why)
-        for number in self._waiting():
-            self._skip(number, why)
+        self._search.stop(reason)
+        for number in self._waiting_numbers():
+            self._skip(number, reason)
         for _, worker in self._running_trials():
-            worker.stop(Stop(reason=why))
+            worker.stop(Stop(reason=reason))
         self._scheduler.wake()
 
 
