@@ -1,4 +1,4 @@
-"""A film of the screen as one animated SVG, in which what stays the same from frame to frame is drawn once."""
+"""Films the screen as one animated SVG, which draws an element once for all consecutive frames with it."""
 
 from __future__ import annotations
 
@@ -12,56 +12,58 @@ _BODY = re.compile(r'<g transform="[^"]*" clip-path="url\(#terminal-\d+-clip-ter
 _ELEMENT = re.compile(r'<rect fill="[^"]*" x[^>]*/>|<text class="terminal-[^>]*>[^<]*</text>')
 _STYLE = re.compile(r"\.(terminal-\d+-r\d+) \{ ([^}]*?) ?\}")
 _CLASS = re.compile(r'class="(terminal-\d+-r\d+)"')
-_USELESS = re.compile(r' clip-path="[^"]*"| shape-rendering="[^"]*"')
+_UNNEEDED_ATTRIBUTE = re.compile(r' clip-path="[^"]*"| shape-rendering="[^"]*"')
 _FONT = re.compile(r"@font-face \{.*?\}", re.DOTALL)
 
 
 class Film:
-    """The frames so far, each with the elements that are drawn in it."""
+    """The frames so far, each with its elements."""
 
     def __init__(self) -> None:
         self._frames: list[dict[str, None]] = []
         self._starts_s = [0.0]
         self._head = ""
         self._classes: dict[str, str] = {}
-        """The names of the texts' styles."""
+        """Class names by style."""
 
     @property
     def seconds(self) -> float:
-        """Its length."""
+        """Length of the film."""
         return self._starts_s[-1]
 
     def shoot(self, app: App[Any], seconds: float) -> None:
-        """Adds the screen as it is, for this time."""
+        """Adds a frame: the current screen, shown for `seconds`."""
         svg = app.export_screenshot()
         body = _BODY.search(svg)
         assert body is not None
         self._head = self._head or _FONT.sub("", _STYLE.sub("", svg[: body.start()])) + body[0]
         styles = dict(_STYLE.findall(svg))
 
-        def named(match: re.Match[str]) -> str:
+        def rename(match: re.Match[str]) -> str:
             return f'class="{self._classes.setdefault(styles[match[1]], f"s{len(self._classes)}")}"'
 
-        elements = (_USELESS.sub("", _CLASS.sub(named, each)) for each in _ELEMENT.findall(svg, body.end()))
+        elements = (
+            _UNNEEDED_ATTRIBUTE.sub("", _CLASS.sub(rename, element)) for element in _ELEMENT.findall(svg, body.end())
+        )
         self._frames.append(dict.fromkeys(elements))
         self._starts_s.append(self.seconds + seconds)
 
     def svg(self) -> str:
-        """Returns the whole film, which begins again at its end."""
-        begun: dict[str, int] = {}
+        """Returns the film, which repeats forever."""
+        first_frames: dict[str, int] = {}
         spans: dict[tuple[int, int], list[str]] = defaultdict(list)
         for number, elements in enumerate([*self._frames, dict[str, None]()]):
-            for element in [each for each in begun if each not in elements]:
-                spans[begun.pop(element), number].append(element)
+            for element in [element for element in first_frames if element not in elements]:
+                spans[first_frames.pop(element), number].append(element)
             for element in elements:
-                begun.setdefault(element, number)
+                first_frames.setdefault(element, number)
         rules = [f".{name}{{{style}}}" for style, name in self._classes.items()]
         rules += [f".f{{visibility:hidden;animation:{self.seconds:g}s step-end infinite}}"]
         groups = {"rect": "", "text": ""}
         for (first, end), elements in sorted(spans.items()):
             rules.append(self._rule(first, end))
             for tag in groups:
-                drawn = "".join(each for each in elements if each.startswith(f"<{tag}"))
+                drawn = "".join(element for element in elements if element.startswith(f"<{tag}"))
                 always = (first, end) == (0, len(self._frames))
                 groups[tag] += drawn if always or not drawn else f'<g class="f f{first}-{end}">{drawn}</g>'
         head = re.sub(r"\n\s*", "\n", self._head).replace("</style>", f"{''.join(rules)}</style>")
@@ -71,7 +73,7 @@ class Film:
         return body.replace(name[0], "t").replace("&#160;", "\N{NO-BREAK SPACE}")
 
     def _rule(self, first: int, end: int) -> str:
-        """Returns what makes a group visible from frame `first` to frame `end`."""
+        """Returns the CSS that makes a group visible from frame `first` until before frame `end`."""
         start, stop = (f"{100 * self._starts_s[number] / self.seconds:.2f}%" for number in (first, end))
         before = "0%{visibility:hidden}" if first else ""
         after = f"{stop}{{visibility:hidden}}" if end < len(self._frames) else ""

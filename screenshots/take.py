@@ -1,11 +1,11 @@
 """Takes the pictures in this folder from real runs: `python screenshots/take.py [NAME ...]`.
 
-Each picture is the interface itself, drawn by Textual without a terminal, on a session of a real engine. `main`,
+Each picture is the interface itself, drawn by Textual without a terminal, for a session of a real engine. `main`,
 `charts` and `edit` show the shipped Genesis examples on two slots of the CPU (they need the extra `genesis`);
 `tiles` and `table` show eight GPUs of the simulated driver in `tests/nvml_sim`, with `tests/fake_worker.py` as the
-script; `nodes` shows two agents of this machine as two nodes, with these eight each. `tune` and `queue` show a tuning
-and the shipped sweep with the real Genesis; when the sweep has ended its report is made and taken as a PNG by Chromium,
-as are `main` and `tiles`, where there is one. `browser` is what `gmg-tui serve` shows there. `film` is an animated SVG of
+script; `nodes` shows two agents on this machine as two nodes with these eight GPUs each. `tune` and `queue` show a tuning
+and the sweep of `light.toml` with the real Genesis. If there is a Chromium, it takes PNGs of the ended sweep's report,
+of `main` and of `tiles`; `browser` is its view of `gmg-tui serve`. `film` is an animated SVG of
 two sessions: a run in which one worker recovers and another is restarted, and a tuning.
 """
 
@@ -35,8 +35,8 @@ from screenshots.film import Film  # noqa: E402
 from tests.nvml_sim import Sim, build  # noqa: E402
 from tests.nvml_sim.__main__ import animate  # noqa: E402
 
-_USERS = "/home/me/gmg-tui"
-_HOME = "/home/me"
+_SHOWN_ROOT = "/home/me/gmg-tui"
+_SHOWN_HOME = "/home/me"
 LIGHT = "gmg_tui/examples/light.py"
 GROUP = "tests/hardware/train_boxes.py"
 FRANKA = "gmg_tui/examples/franka.py"
@@ -45,91 +45,91 @@ FAKE = "tests/fake_worker.py"
 
 
 class Stage(NamedTuple):
-    """A session that is being looked at."""
+    """A session, its client and the interface that shows it."""
 
     app: GmgApp
     pilot: Any
     client: EngineClient
 
     async def until(self, holds: Callable[[Snapshot], bool]) -> None:
-        """Wait until the snapshot on the screen is so."""
+        """Waits until the predicate `holds` for the snapshot on the screen."""
         while not holds(self.app.view.snapshot):
             await self.pilot.pause(0.2)
 
-    async def seconds(self, seconds: float) -> None:
-        """Let the run go on, for its history."""
+    async def wait(self, seconds: float) -> None:
+        """Waits, so that the run gets a history."""
         await self.pilot.pause(seconds)
 
     async def press(self, *keys: str) -> None:
-        """Type, and let the screen settle."""
+        """Presses keys, and waits until the screen has settled."""
         await self.pilot.press(*keys)
         await self.pilot.pause(1.5)
 
 
 class Picture(NamedTuple):
-    """One picture: what runs, at which size, and what is done before it is taken."""
+    """A picture: the command that it shows, its size, and the actions before it is taken."""
 
     command: tuple[str, ...]
     size: tuple[int, int]
-    script: Callable[[Stage], Awaitable[None]]
+    prepare: Callable[[Stage], Awaitable[None]]
     simulated: bool = False
     report: bool = False
-    """Whether the session's report is taken too, once it has ended."""
+    """True to take a picture of the session's report too, once it has ended."""
     browser: bool = False
-    """Whether it is taken of Chromium, in pixels."""
+    """True to take a PNG of Chromium; `size` is then in pixels."""
 
 
-def _all(state: WorkerState) -> Callable[[Snapshot], bool]:
+def _all_are(state: WorkerState) -> Callable[[Snapshot], bool]:
     return lambda snapshot: all(worker.state is state for worker in snapshot.workers)
 
 
 async def _main(stage: Stage) -> None:
-    await stage.until(_all(WorkerState.RUNNING))
-    await stage.seconds(30)
+    await stage.until(_all_are(WorkerState.RUNNING))
+    await stage.wait(30)
 
 
 async def _charts(stage: Stage) -> None:
-    await stage.until(_all(WorkerState.RUNNING))
-    await stage.seconds(20)
+    await stage.until(_all_are(WorkerState.RUNNING))
+    await stage.wait(20)
     await stage.client.edit(("cpu0",), ("-B", "64", "--steps", "10000000"), {})
     await stage.until(lambda snapshot: snapshot.workers[0].attempt == 2)
-    await stage.until(_all(WorkerState.RUNNING))
-    await stage.seconds(40)
+    await stage.until(_all_are(WorkerState.RUNNING))
+    await stage.wait(40)
     await stage.press("tab")
 
 
 async def _edit(stage: Stage) -> None:
-    await stage.until(_all(WorkerState.RUNNING))
-    await stage.seconds(5)
+    await stage.until(_all_are(WorkerState.RUNNING))
+    await stage.wait(5)
     await stage.press("e")
 
 
 async def _gpus(stage: Stage) -> None:
-    await stage.until(_all(WorkerState.RUNNING))
-    await stage.seconds(25)
+    await stage.until(_all_are(WorkerState.RUNNING))
+    await stage.wait(25)
     await stage.client.act(Action.KILL, "gpu5")
     await stage.client.act(Action.RESTART, "gpu2")
-    await stage.seconds(4)
+    await stage.wait(4)
 
 
 async def _table(stage: Stage) -> None:
-    await stage.until(_all(WorkerState.RUNNING))
-    await stage.seconds(15)
+    await stage.until(_all_are(WorkerState.RUNNING))
+    await stage.wait(15)
 
 
 async def _nodes(stage: Stage) -> None:
-    await stage.until(_all(WorkerState.RUNNING))
-    await stage.seconds(20)
+    await stage.until(_all_are(WorkerState.RUNNING))
+    await stage.wait(20)
     await stage.client.act(Action.KILL, "n2/gpu5")
     await stage.client.act(Action.RESTART, "n1/gpu2")
-    await stage.seconds(4)
+    await stage.wait(4)
 
 
 async def _queue(stage: Stage) -> None:
     await stage.press("Q")
     await stage.until(lambda snapshot: snapshot.queue is not None and snapshot.queue.finished == 4)
     await stage.until(lambda snapshot: sum(worker.state is WorkerState.RUNNING for worker in snapshot.workers) == 2)
-    await stage.seconds(6)
+    await stage.wait(6)
 
 
 async def _tune(stage: Stage) -> None:
@@ -158,10 +158,10 @@ PICTURES = {
 
 
 def _gmg(*words: str, env: Mapping[str, str]) -> str:
-    done = subprocess.run(
+    result = subprocess.run(
         (sys.executable, "-m", "gmg_tui", *words), cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, check=True
     )
-    return done.stdout.strip()
+    return result.stdout.strip()
 
 
 @asynccontextmanager
@@ -180,8 +180,8 @@ async def _stage(picture: Picture, env: Mapping[str, str]) -> AsyncIterator[Stag
             await asyncio.to_thread(_gmg, "stop", name, env=env)
 
 
-async def _in_browser(picture: Picture, env: Mapping[str, str], to: Path) -> None:
-    """Take a picture of a page of `gmg-tui serve`, once the session looks as it should."""
+async def _in_browser(picture: Picture, env: Mapping[str, str], target: Path) -> None:
+    """Takes a picture of a page of `gmg-tui serve`, after the picture's actions."""
     from tests.results.web.browser import browser
 
     async with _stage(picture._replace(size=(160, 44)), env) as stage:
@@ -191,22 +191,22 @@ async def _in_browser(picture: Picture, env: Mapping[str, str], to: Path) -> Non
         try:
             assert server.stdout is not None
             url = (await server.stdout.readline()).decode().strip()
-            await picture.script(stage)
+            await picture.prepare(stage)
             async with browser() as page:
                 size = {"width": picture.size[0], "height": picture.size[1], "deviceScaleFactor": 1, "mobile": False}
                 await page.call("Emulation.setDeviceMetricsOverride", **size)
                 await page.open(url)
                 await page.sees("read-only", "running")
-                await stage.seconds(4)
-                await page.picture(to)
+                await stage.wait(4)
+                await page.picture(target)
         finally:
             server.terminate()
             await server.wait()
-    print(to)
+    print(target)
 
 
 async def take(name: str, folder: Path) -> None:
-    """Take one picture; sessions are kept in `folder`."""
+    """Takes one picture; the simulator's files and pages go into `folder`."""
     picture = PICTURES[name]
     env = dict(os.environ)
     animation = None
@@ -222,9 +222,9 @@ async def take(name: str, folder: Path) -> None:
             await _in_browser(picture, env, HERE / f"{name}.png")
             return
         async with _stage(picture, env) as stage:
-            await picture.script(stage)
+            await picture.prepare(stage)
             stage.app.save_screenshot(f"{name}.svg", str(HERE))
-            _without_our_folders(HERE / f"{name}.svg")
+            _replace_folders(HERE / f"{name}.svg")
             if picture.report:
                 await stage.until(lambda snapshot: snapshot.ended)
                 await asyncio.to_thread(_report, stage.client.welcome.session.spec.name, folder, env)
@@ -235,21 +235,21 @@ async def take(name: str, folder: Path) -> None:
     print(HERE / f"{name}.svg")
 
 
-_FILM = (120, 30)
-_FILM_RUN = Picture(("demo", "--simulate", "6"), _FILM, _main)
-_FILM_TUNING = Picture(("tune", "--simulate", "6", "--settle", "1.5"), _FILM, _tune)
+_FILM_SIZE = (120, 30)
+_FILM_RUN = Picture(("demo", "--simulate", "6"), _FILM_SIZE, _main)
+_FILM_TUNING = Picture(("tune", "--simulate", "6", "--settle", "1.5"), _FILM_SIZE, _tune)
 
 
 async def _roll(film: Film, stage: Stage, frames: int, *keys: str, shown_s: float = 1.0) -> None:
-    """Press keys, and film the screen, a frame a second."""
+    """Presses keys, then films the screen, a frame a second, each shown for `shown_s`."""
     await stage.pilot.press(*keys)
     for _ in range(frames):
-        await stage.seconds(1.0)
+        await stage.wait(1.0)
         film.shoot(stage.app, shown_s)
 
 
 async def take_film() -> None:
-    """Take the film: a start, a recovery, a restart by key, the answer of a tuning."""
+    """Takes the film: a start, a recovery, a restart by key, the answer of a tuning."""
     film = Film()
     async with _stage(_FILM_RUN, dict(os.environ)) as stage:
         await _roll(film, stage, 10, shown_s=0.8)
@@ -258,19 +258,19 @@ async def take_film() -> None:
         await _roll(film, stage, 4, "y")
     async with _stage(_FILM_TUNING, dict(os.environ)) as stage:
         while (tuning := stage.app.view.snapshot.tuning) is None or not tuning.ended:
-            await stage.seconds(6.0)
+            await stage.wait(6.0)
             film.shoot(stage.app, 0.4)
         await _roll(film, stage, 1, shown_s=5.0)
     (HERE / "film.svg").write_text(film.svg())
-    _without_our_folders(HERE / "film.svg")
+    _replace_folders(HERE / "film.svg")
     print(HERE / "film.svg", f"{film.seconds:.1f} s")
 
 
-def _without_our_folders(svg: Path) -> None:
-    """Name a user's folders instead of this checkout and home, in as many characters, as SVG text has a length."""
+def _replace_folders(svg: Path) -> None:
+    """Replaces this checkout and home by a user's folders, padded to equal length, as SVG text has a fixed length."""
     text = svg.read_text()
-    for ours, users in ((str(ROOT), _USERS), (str(Path.home()), _HOME)):
-        text = text.replace(ours, users[: len(ours)].ljust(len(ours), "-"))
+    for real, shown in ((str(ROOT), _SHOWN_ROOT), (str(Path.home()), _SHOWN_HOME)):
+        text = text.replace(real, shown[: len(real)].ljust(len(real), "-"))
     svg.write_text(text)
 
 
@@ -286,7 +286,7 @@ def _report(session_name: str, folder: Path, env: Mapping[str, str]) -> None:
 
 
 def _draw(source: Path, picture: Path, size: tuple[int, int]) -> None:
-    """Draw a file as a PNG with Chromium, which must reach nothing but that file."""
+    """Draws a file as a PNG with Chromium, which must not reach anything but that file."""
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         print(f"no Chromium: {picture.name} is not made", file=sys.stderr)
@@ -304,13 +304,13 @@ def _draw(source: Path, picture: Path, size: tuple[int, int]) -> None:
 
 
 def _size(svg: str) -> tuple[int, int]:
-    """The width and height that an SVG's viewBox says."""
+    """Returns width and height of an SVG, from its viewBox."""
     _, _, width, height = svg.split('viewBox="', 1)[1].split('"', 1)[0].split()
     return round(float(width)), round(float(height))
 
 
 def main() -> None:
-    """Take the pictures named on the command line, or all."""
+    """Takes the pictures named on the command line, or all."""
     names = sys.argv[1:] or [*PICTURES, "film"]
     with tempfile.TemporaryDirectory(prefix="gmg-") as folder:
         os.environ |= {"XDG_STATE_HOME": f"{folder}/state", "XDG_RUNTIME_DIR": folder}

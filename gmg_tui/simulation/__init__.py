@@ -1,6 +1,6 @@
 """Simulated GPUs and a simulated script, to try gmg-tui without a GPU, a driver or Genesis.
 
-`driver` replaces NVML, `worker.py` replaces a Genesis script, and `sweep.toml` queues it.
+`driver` replaces NVML, `worker.py` a Genesis script, and `sweep.toml` queues that script.
 """
 
 from __future__ import annotations
@@ -14,6 +14,6 @@ SWEEP = Path(__file__).with_name("sweep.toml")
 FOLDER = "simulation"
 """Subfolder of the session's folder, with a file for each worker on a simulated GPU."""
 VARIABLE = "SIMULATED_GPUS"
-"""The environment variable with that folder."""
+"""Environment variable with the path of that folder."""
 SLOW_CARD = 2
-"""The index of the GPU that is slow and hot."""
+"""Index of the GPU that is slow and hot."""

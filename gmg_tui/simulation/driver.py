@@ -36,7 +36,7 @@ class _Use(Struct):
 
 
 class SimulatedNvml:
-    """`count` GPUs under the load that live workers report in `folder`. Usable in any thread."""
+    """Simulates `count` GPUs with the load that live workers report in `folder`. Usable in any thread."""
 
     def __init__(self, count: int, folder: Path | None = None) -> None:
         self.error: str | None = None
@@ -117,7 +117,7 @@ class SimulatedNvml:
         for file in self._folder.glob("[0-9]*") if self._folder is not None else ():
             with suppress(OSError, ValueError, msgspec.MsgspecError):
                 use = msgspec.json.decode(file.read_bytes(), type=_Use)
-                # Empty for a zombie.
+                # A zombie has no command line.
                 if use.index == index and command_line(int(file.name)):
                     uses.append((int(file.name), use))
         return sorted(uses, key=lambda pair: pair[0])

@@ -1,7 +1,7 @@
 """Prints the output of Genesis 1.4.5, phase by phase, for a Franka on a simulated GPU of 16 GB.
 
-Rates and memory were measured on an RTX 4090 Laptop: a step takes 0.60 ms up to about 2,000 environments, then 0.476 ms and
-0.0595 us for each environment, and 5 % more from 17,500 on; the memory is 458 MiB and 0.788 MiB for each environment.
+Rates and memory were measured on an RTX 4090 Laptop: a step takes 0.60 ms up to about 2,000 environments, then 0.476 ms plus
+0.0595 us for each environment, and 5 % more from 17,500 on; it needs 458 MiB plus 0.788 MiB for each environment.
 
 `gmg-tui demo --simulate 8` runs it as a program; it needs the standard library only.
 """
@@ -22,14 +22,14 @@ COLOURS = {"INFO": "\x1b[38;5;159m", "WARNING": "\x1b[38;5;226m", "ERROR": "\x1b
 """The ANSI codes of Genesis' dark theme (`genesis/styles.py`)."""
 CARD_MIB = 16376.0
 DECAY = 0.95
-"""The weight of the average so far in the next one (1.4.5: `FPS_tracker_alpha`)."""
-LINE_S = 0.05
-"""Minimum time between two lines of Genesis, seconds."""
+"""The weight of the previous average in the next one (1.4.5: `FPS_tracker_alpha`)."""
+MIN_LINE_INTERVAL_S = 0.05
+"""Genesis prints a line after this many seconds of steps."""
 SLOW_CARD, SLOWDOWN = 2, 1.09
 """The index of the GPU that throttles, and its factor on the time of a step."""
 
 
-def arguments() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-B", "--n_envs", type=int, default=4096, help="environments (default: %(default)s)")
@@ -57,15 +57,15 @@ class Card:
         self.index = int(cards[int(os.environ.get("LOCAL_RANK", "0")) % len(cards)] or 0)
         self._folder = os.environ.get("SIMULATED_GPUS")
 
-    def use(self, mib: float, util_pct: float) -> None:
-        """Reports the use of memory and of the GPU's time until this process ends."""
+    def report_use(self, mib: float, util_pct: float) -> None:
+        """Reports the memory and GPU time that this process uses from now on."""
         if self._folder is None:
             return
         folder = Path(self._folder)
         folder.mkdir(exist_ok=True)
-        whole = folder / f".{os.getpid()}"
-        whole.write_text(json.dumps({"index": self.index, "mib": mib, "util_pct": util_pct}))
-        whole.replace(folder / str(os.getpid()))
+        temporary = folder / f".{os.getpid()}"
+        temporary.write_text(json.dumps({"index": self.index, "mib": mib, "util_pct": util_pct}))
+        temporary.replace(folder / str(os.getpid()))
 
 
 def step_s(n_envs: int) -> float:
@@ -75,7 +75,7 @@ def step_s(n_envs: int) -> float:
 
 
 def memory_mib(n_envs: int) -> float:
-    """Returns the memory of the environments on the GPU."""
+    """Returns the GPU memory that the environments need."""
     return 458.0 + 0.788 * n_envs
 
 
@@ -92,7 +92,7 @@ def build(options: argparse.Namespace, card: Card) -> None:
         "🚀 Genesis initialized. 🔖 version: ~<1.4.5>~, 🎨 theme: ~<dark>~, 🌱 seed: ~<None>~, 🐛 debug: ~<False>~, "
         "📏 precision: ~<32>~, 🔥 performance: ~<False>~, 💬 verbose: ~<INFO>~"
     )
-    card.use(410.0, 2.0)
+    card.report_use(410.0, 2.0)
     time.sleep(0.3)
     log(f"Scene ~<\x1b[3m<{uid}>>~ created.")
     time.sleep(0.3)
@@ -110,14 +110,14 @@ def build(options: argparse.Namespace, card: Card) -> None:
     needed = memory_mib(options.n_envs)
     if needed > CARD_MIB or options.oom == card.index:
         wanted = max(needed - 900.0, 256.0) / 1024
-        card.use(CARD_MIB - 300.0, 4.0)
+        card.report_use(CARD_MIB - 300.0, 4.0)
         time.sleep(1.0)
         fail(
             f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {wanted:.2f} GiB. "
             "GPU 0 has a total capacity of 15.99 GiB of which 0.29 GiB is free.",
             "self._data = torch.empty(shape, device=gs.device)",
         )
-    card.use(needed, 8.0)
+    card.report_use(needed, 8.0)
     log("Compiling simulation kernels...")
     time.sleep(1.0)
     log("Building visualizer...")
@@ -125,7 +125,7 @@ def build(options: argparse.Namespace, card: Card) -> None:
 
 
 def fail(error: str, line: str) -> None:
-    """Exits as after an exception under Genesis, whose hook prints it to standard output."""
+    """Prints an exception and exits as Genesis does, whose hook prints to standard output."""
     print("Traceback (most recent call last):")
     print(f'  File "franka.py", line 24, in <module>\n    scene.build(n_envs=args.n_envs)\n    {line}')
     print(error, flush=True)
@@ -136,31 +136,31 @@ def fail(error: str, line: str) -> None:
 
 def simulate(options: argparse.Namespace, card: Card) -> int:
     """Steps until the end. Returns the number of environment steps."""
-    each_s = step_s(options.n_envs) * (SLOWDOWN if card.index == SLOW_CARD else 1.0)
-    card.use(memory_mib(options.n_envs), min(99.0, 62.0 + 37.0 * each_s / 1.4e-3))
+    step_time_s = step_s(options.n_envs) * (SLOWDOWN if card.index == SLOW_CARD else 1.0)
+    card.report_use(memory_mib(options.n_envs), min(99.0, 62.0 + 37.0 * step_time_s / 1.4e-3))
     rng = random.Random(options.seed if options.seed is not None else card.index)  # noqa: S311 - noise
     average: float | None = None
     n_envs: int = options.n_envs
-    since, done, due = time.monotonic(), 0, 0.0
+    last_at, done, due_steps = time.monotonic(), 0, 0.0
     while done < options.steps:
-        time.sleep(LINE_S)
+        time.sleep(MIN_LINE_INTERVAL_S)
         now = time.monotonic()
-        due += (now - since) / (each_s * rng.gauss(1.0, 0.01))
-        steps = min(int(due), options.steps - done)
-        due -= steps
+        due_steps += (now - last_at) / (step_time_s * rng.gauss(1.0, 0.01))
+        steps = min(int(due_steps), options.steps - done)
+        due_steps -= steps
         done += steps
-        rate = steps * options.n_envs / (now - since)
-        since = now
+        rate = steps * options.n_envs / (now - last_at)
+        last_at = now
         # Genesis' average begins far below the rate, as the first steps are slow.
         average = 0.01 * rate if average is None else DECAY * average + (1 - DECAY) * rate
-        each = average / options.n_envs
-        log(f"Running at ~<{average:,.2f}>~ FPS (~<{each:,.2f}>~ FPS per env, ~<{options.n_envs}>~ envs).")
+        per_env = average / options.n_envs
+        log(f"Running at ~<{average:,.2f}>~ FPS (~<{per_env:,.2f}>~ FPS per env, ~<{options.n_envs}>~ envs).")
     return done * n_envs
 
 
 def main() -> None:
     """Runs the script."""
-    options = arguments()
+    options = parse_arguments()
     if options.n_envs < 1 or options.steps < 1:
         sys.exit("worker.py: --n_envs and --steps must be at least 1")
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a stop needs no traceback

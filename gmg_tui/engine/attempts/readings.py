@@ -178,7 +178,7 @@ class Readings:
         self.counts.close()
         self._verdict = self._judge_speed()
         self.reader.is_complete = exit_code == 0
-        self.unclean = self.reader.uncaught() if exit_code == 0 else None
+        self.unclean = self.reader.uncaught_exception() if exit_code == 0 else None
         self.mark_ended()
         self._phase_times.record(self.reader.phase_times, warm=self._warm)
         # Genesis saves its kernels when the interpreter exits, also by ctrl+c.

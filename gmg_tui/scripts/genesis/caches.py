@@ -1,4 +1,4 @@
-"""The caches of Genesis and Quadrants, stale locks in them, and the times of a script's earlier starts.
+"""The caches of Genesis and Quadrants, their stale locks, and the times of a script's earlier starts.
 
 Quadrants, like Taichi before it, locks its cache with an empty file made with `O_CREAT | O_EXCL` (quadrants/util/lock.h), which
 has no owner and does not expire. It exists for well under a second, while kernels are loaded or saved. If the process is
@@ -26,11 +26,12 @@ from gmg_tui.machine.folders import distrust, files_in, make_private, passwd_hom
 from gmg_tui.model import Phase, RunSpec, StartMode
 from gmg_tui.scripts.interpreter import version_numbers, versions
 
-STALE_S = 60.0  # age of a lock
+STALE_S = 60.0
+"""Age of a lock that no process holds any more."""
 
 CACHE_LIMIT = "QD_OFFLINE_CACHE_MAX_SIZE_OF_FILES"
 LARGE_LIMIT = (1 << 31) - 1
-"""The limit that Genesis sets from version `_LIMIT_SINCE` on, bytes."""
+"""Bytes; the limit that Genesis sets since version `_LIMIT_SINCE`."""
 _LIMIT_SINCE = (1, 4, 5)
 _COMPILER_LIMIT = 100 << 20
 
@@ -40,8 +41,8 @@ _LOCK_NAMES = ("qdcache.lock", "ptxcache.lock", "ticache.lock", "metadata.lock")
 PHASE_TIMES = "phase_times"
 """The folder with a file for each script and its arguments, beside the sessions' folder."""
 MAX_FILES = 200
-"""The oldest files beyond this number are removed."""
-_MAX_BYTES = 1 << 16
+"""Files to keep in that folder, the newest."""
+_MAX_FILE_BYTES = 1 << 16
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d_,]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.])")
 _SEED = re.compile(r"seed(?:$|=)", re.IGNORECASE)
 """`--seed 1`, `--seed=1`, hydra's `env.seed=1`."""
@@ -59,7 +60,7 @@ def mesh_cache(environ: Mapping[str, str], cwd: str = "") -> Path | None:
     """Returns the mesh cache: `GS_CACHE_FILE_PATH`, else below `XDG_CACHE_HOME` or `~/.cache` (1.4.5: genesis/utils/cache.py).
 
     Genesis and its compiler resolve relative folders against the script's working directory `cwd`, contrary to the XDG
-    specification. None for a user without a home folder.
+    specification. Returns None for a user without a home folder.
     """
     return _cache("GS_CACHE_FILE_PATH", "genesis", environ, cwd)
 
@@ -114,11 +115,13 @@ def has_kernels(environ: Mapping[str, str], cwd: str) -> bool:
 def remove_stale_locks(environ: Mapping[str, str], cwd: str = "") -> tuple[Path, ...]:
     """Removes stale locks from the kernel caches of a worker with this environment. Returns their paths.
 
-    Caches that another user could change are left alone.
+    Leaves caches alone that another user could change.
     """
     # Before Genesis 0.4 the compiler was Taichi or GsTaichi.
-    old = [_cache("TI_OFFLINE_CACHE_FILE_PATH", f"{name}/ticache", environ, cwd) for name in ("gstaichi", "taichi")]
-    roots = [root for root in dict.fromkeys((kernel_cache(environ, cwd), *old)) if root is not None]
+    old_caches = [
+        _cache("TI_OFFLINE_CACHE_FILE_PATH", f"{name}/ticache", environ, cwd) for name in ("gstaichi", "taichi")
+    ]
+    roots = [root for root in dict.fromkeys((kernel_cache(environ, cwd), *old_caches)) if root is not None]
     removed = []
     for lock in (lock for root in roots if distrust(root) is None for lock in _locks(root)):
         with suppress(OSError):
@@ -140,8 +143,8 @@ def key_of(script: str, args: Sequence[str], kind: str) -> str:
     are kept, as each has its own kernels (Genesis 1.4.5: `qd.init(random_seed=…)` is part of a kernel's key).
     """
     words = [
-        arg if _SEED.search(arg) or _SEED.search(before) else _NUMBER.sub("#", arg)
-        for before, arg in pairwise(["", *args])
+        arg if _SEED.search(arg) or _SEED.search(previous) else _NUMBER.sub("#", arg)
+        for previous, arg in pairwise(["", *args])
     ]
     return " ".join([script, *words, "on", kind])
 
@@ -157,7 +160,7 @@ class PhaseTimes(Struct):
     kernels_saved: bool = False
     """True once a run has simulated and ended cleanly."""
     meshes: int = 0
-    """Files in the mesh cache when this was last saved."""
+    """Number of files in the mesh cache when the history was last saved."""
     meshes_vary: bool = False
     """True if other arguments have needed other meshes."""
     cold: dict[str, float] = {}
@@ -209,9 +212,12 @@ class ScriptTimes:
     def save(self) -> None:
         """Writes the changed histories. Raises `OSError`."""
         if self._is_first and self._own_args.meshes_written:
-            self._is_first, had_all = False, self._any_args.meshes_written and self._any_args.meshes <= self._meshes
+            self._is_first, had_all_meshes = (
+                False,
+                self._any_args.meshes_written and self._any_args.meshes <= self._meshes,
+            )
             self._any_args.meshes = mesh_count(self._environ, self._cwd)
-            self._any_args.meshes_vary |= had_all and self._any_args.meshes > self._meshes
+            self._any_args.meshes_vary |= had_all_meshes and self._any_args.meshes > self._meshes
             self._any_args.meshes_written = True
         for path, times in list(self._known.items()):
             data = msgspec.json.encode(times)
@@ -244,14 +250,14 @@ class ScriptTimes:
 def _read(path: Path) -> PhaseTimes | None:
     try:
         with open_for_reading(path) as file:
-            return msgspec.json.decode(file.read(_MAX_BYTES), type=PhaseTimes)
+            return msgspec.json.decode(file.read(_MAX_FILE_BYTES), type=PhaseTimes)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 
 
 def may_use_genesis(script: Path) -> bool:
     """Returns False if the script and the modules beside it only import each other and the standard library."""
-    queue, seen = [script], {script}
+    queue, visited = [script], {script}
     while queue:
         try:
             with queue.pop().open("rb") as file:
@@ -259,13 +265,13 @@ def may_use_genesis(script: Path) -> bool:
         except OSError:
             return True
         names = {name.decode() for name in _IMPORT.findall(text)}
-        if b"genesis" in text or names & _INDIRECT or len(text) == _MAX_SOURCE_BYTES or len(seen) > _MAX_MODULES:
+        if b"genesis" in text or names & _INDIRECT or len(text) == _MAX_SOURCE_BYTES or len(visited) > _MAX_MODULES:
             return True
         for name in names - sys.stdlib_module_names:
             module = script.with_name(f"{name}.py")
             if not module.is_file():
                 return True
-            if module not in seen:
-                seen.add(module)
+            if module not in visited:
+                visited.add(module)
                 queue.append(module)
     return False

@@ -87,8 +87,8 @@ def worker_environment(
     settings |= own
     removed = (name for name in task_variables(base) if name not in settings)
     unset = (*(name for name, value in settings.items() if value is None), *removed)
-    chosen = {name: value for name, value in settings.items() if value is not None}
-    return Environment(chosen, unset, {name: value for name, value in base.items() if name not in unset} | chosen)
+    variables = {name: value for name, value in settings.items() if value is not None}
+    return Environment(variables, unset, {name: value for name, value in base.items() if name not in unset} | variables)
 
 
 def task_variables(environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui.scripts.genesis.output.failures import FailureKind, explain, uncaught
+from gmg_tui.scripts.genesis.output.failures import FailureKind, explain, uncaught_exception
 from tests.scripts.genesis_text.samples import logged
 from tests.scripts.genesis_text.test_failures import run
 
@@ -165,8 +165,8 @@ def test_tracebacks_in_rich_boxes_are_read(tmp_path: Path, encoding: str) -> Non
     reason = "Empty: no state of the robot came from the simulator within the 30 seconds it is given for that"
     program = _RICH.replace("ENCODING", repr(encoding))
     code, output = run(tmp_path, program + "os._exit(0)")
-    assert (code, uncaught(output.splitlines())) == (0, reason)
-    assert uncaught([*output.splitlines(), b"reward 7"]) is None
+    assert (code, uncaught_exception(output.splitlines())) == (0, reason)
+    assert uncaught_exception([*output.splitlines(), b"reward 7"]) is None
     code, output = run(tmp_path, program + "os._exit(1)")
     assert explain(code, output.splitlines()).reason == reason
 
@@ -186,7 +186,7 @@ Traceback (most recent call last):
 queue.Empty: bad joint
 """
     lines = [line for line in output.encode().splitlines() if line]
-    assert uncaught(lines) == explain(1, lines).reason == "queue.Empty: bad joint"
+    assert uncaught_exception(lines) == explain(1, lines).reason == "queue.Empty: bad joint"
 
 
 _UNCAUGHT = (
@@ -206,7 +206,7 @@ _UNCAUGHT = (
 )
 def test_a_traceback_at_the_end_is_uncaught(tmp_path: Path, after: str, reason: str | None) -> None:
     code, output = run(tmp_path, _UNCAUGHT + after)
-    assert (code, uncaught(output.splitlines())) == (0, reason)
+    assert (code, uncaught_exception(output.splitlines())) == (0, reason)
 
 
 def test_uncaught_exceptions_of_isaac_and_genesis_are_recognised() -> None:
@@ -220,6 +220,11 @@ def test_uncaught_exceptions_of_isaac_and_genesis_are_recognised() -> None:
         *traceback,
         *(logged("ValueError: bad joint", "ERROR") + logged("💤 Exiting Genesis and caching")).splitlines(),
     ]
-    assert uncaught(isaac) == uncaught(genesis) == "ValueError: bad joint"
+    assert uncaught_exception(isaac) == uncaught_exception(genesis) == "ValueError: bad joint"
     interrupted = [*traceback[:2], b"KeyboardInterrupt"]
-    assert uncaught(interrupted) is uncaught([]) is uncaught([*traceback, b"reward 7"]) is None
+    assert (
+        uncaught_exception(interrupted)
+        is uncaught_exception([])
+        is uncaught_exception([*traceback, b"reward 7"])
+        is None
+    )

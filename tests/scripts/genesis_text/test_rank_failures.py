@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from gmg_tui.scripts.genesis.output.failures import FailureKind, explain, uncaught
+from gmg_tui.scripts.genesis.output.failures import FailureKind, explain, uncaught_exception
 
 K = FailureKind
 
@@ -163,7 +163,7 @@ def test_exceptions_with_torchs_rank_prefix_are_read() -> None:
         b"[rank5]:[W1127 20:00:00.1 ProcessGroupNCCL.cpp:1250] Warning: destroy_process_group() was not called"
     )
     reason = "queue.Full: CUDA out of memory. Tried to allocate 1.95 GiB."
-    assert (explain(1, lines).reason, uncaught(lines)) == (reason, reason)
+    assert (explain(1, lines).reason, uncaught_exception(lines)) == (reason, reason)
 
 
 @pytest.mark.parametrize("mark", ["", "[rank5]: ", "[default1]:", "[default1]:[rank5]: "])

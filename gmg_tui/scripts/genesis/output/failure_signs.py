@@ -51,7 +51,7 @@ class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     kind: FailureKind
     patterns: re.Pattern[bytes]
-    """Alternatives."""
+    """All alternatives in one expression."""
     advice: str
     vague: bool = False
     """True if other lines may be more specific."""
@@ -60,7 +60,7 @@ class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _AMBIGUOUS_KINDS = frozenset({FailureKind.CONFIG, FailureKind.FOLDER_RACE, FailureKind.SCRIPT})
-"""Kinds whose signs also occur in harmless lines; these count only in the reason itself."""
+"""Kinds whose signs also occur in harmless lines, and count only in the reason itself."""
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,6 +91,6 @@ def sign_of(text: bytes) -> Sign | None:
 
 
 def find_sign(texts: Sequence[bytes]) -> tuple[Sign, bytes] | None:
-    """Returns the newest sign in these lines and its line; none of `_AMBIGUOUS_KINDS`, a vague one as a last resort."""
-    found = [(sign, text) for text in reversed(texts) if (sign := sign_of(text)) and sign.kind not in _AMBIGUOUS_KINDS]
-    return next((pair for pair in found if not pair[0].vague), found[0] if found else None)
+    """Returns the newest sign in these lines, and its line; ignores `_AMBIGUOUS_KINDS`. A vague sign is the last resort."""
+    pairs = [(sign, text) for text in reversed(texts) if (sign := sign_of(text)) and sign.kind not in _AMBIGUOUS_KINDS]
+    return next((pair for pair in pairs if not pair[0].vague), pairs[0] if pairs else None)

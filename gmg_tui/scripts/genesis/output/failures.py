@@ -10,9 +10,9 @@ from gmg_tui.scripts import torchrun
 from gmg_tui.scripts.genesis.output import line_patterns, tracebacks
 from gmg_tui.scripts.genesis.output.failure_signs import FailureKind, Sign, find_sign, sign_of, table
 
-__all__ = ["SEE_LOG", "Failure", "FailureKind", "Tail", "explain", "explain_recorded", "uncaught"]
+__all__ = ["SEE_LOG", "Failure", "FailureKind", "Tail", "explain", "explain_recorded", "uncaught_exception"]
 
-_MAX_TEXT = 200
+_MAX_TEXT_CHARS = 200
 MAX_LINES = 200
 """Last lines to search."""
 _MIN_TAIL_BYTES = 128 << 10
@@ -62,12 +62,12 @@ _TIMED_OUT = re.compile(
     rb"Watchdog caught collective operation timeout: Work\w{1,20}\(SeqNum=(\d{1,19}), OpType=(\w{1,40}).{0,400}?\)"
     rb" ran for (\d{1,15}) milliseconds"
 )
-"""The collective that a rank has waited for, counted from 1 (torch's `ProcessGroupNCCL.cpp`, 2.3 to 2.13)."""
+"""Number (from 1), kind and wait (ms) of a collective that timed out (torch's `ProcessGroupNCCL.cpp`, 2.3 to 2.13)."""
 _ENQUEUED = re.compile(rb"[Ll]ast enqueued (?:NCCL )?work: (-?\d{1,20})[,.]")
 """The last collective that a rank has entered. The others wait for the rank with the lowest number."""
 _WATCHDOG = re.compile(rb"ProcessGroupNCCL's watchdog got stuck for (\d{1,9}) seconds")
 _JOINED = re.compile(rb"Timed out after (\d{1,9}) seconds waiting for clients\. (\d{1,9})/(\d{1,9}) clients joined")
-"""torch's `TCPStore.cpp`."""
+"""Seconds, ranks that joined, and all ranks (torch's `TCPStore.cpp`)."""
 _TENSORFLOW_INFO = re.compile(rb"[\d-]{10} [\d:.]{8,18}: I ")
 _PREFIXES = (b"gmg:result ", b"gmg:fps ")
 """Prefixes of lines with a script's figures."""
@@ -83,25 +83,30 @@ def explain(exit_code: int, tail: Sequence[bytes]) -> Failure:
     texts = [line.text for line in lines]
     if exit_code < 0:
         return _signal_failure(-exit_code, texts)
-    lasting = tracebacks.without_ignored(lines)
-    last = tracebacks.last_exception
-    exception = tracebacks.group_exception(lines) or last(lasting) or last(lines)
-    reason = exception or _native_error(texts) or _exit_text(exit_code, [line.text for line in lasting])
+    relevant = tracebacks.drop_ignored(lines)
+    exception = (
+        tracebacks.group_exception(lines) or tracebacks.last_exception(relevant) or tracebacks.last_exception(lines)
+    )
+    reason = exception or _native_error(texts) or _exit_text(exit_code, [line.text for line in relevant])
     sign = sign_of(reason)
-    of_child = exception is not None and _CHILD_EXCEPTION.fullmatch(exception) is not None
-    empty = exception is None or of_child or _WITHOUT_TEXT.fullmatch(exception) is not None
+    is_child_report = exception is not None and _CHILD_EXCEPTION.fullmatch(exception) is not None
+    is_uninformative = exception is None or is_child_report or _WITHOUT_TEXT.fullmatch(exception) is not None
     cause = None
-    if sign is None or sign.vague or empty:
+    if sign is None or sign.vague or is_uninformative:
         # The script may have survived the errors of earlier lines: they count only if the reason is vague.
-        vague = empty or sign is not None
-        found = find_sign(_errors(texts) if vague else list(tracebacks.causes(lines)))
+        vague = is_uninformative or sign is not None
+        found = find_sign(_error_lines(texts) if vague else list(tracebacks.causes(lines)))
         sign, cause = found if found is not None else (sign, None)
-    if sign is None or (empty and sign.kind in (FailureKind.PEER, FailureKind.KILLED)):
-        killed = _child_failure(exit_code, exception, texts if empty else [reason])
+    if sign is None or (is_uninformative and sign.kind in (FailureKind.PEER, FailureKind.KILLED)):
+        killed = _child_failure(exit_code, exception, texts if is_uninformative else [reason])
         if killed is not None:
             return killed
-        own = (name for name in tracebacks.exceptions(lines) if not _CHILD_EXCEPTION.fullmatch(name))
-        if of_child and (sign is None or sign.kind is FailureKind.KILLED) and (earlier := next(own, None)) is not None:
+        own_exceptions = (name for name in tracebacks.exceptions(lines) if not _CHILD_EXCEPTION.fullmatch(name))
+        if (
+            is_child_report
+            and (sign is None or sign.kind is FailureKind.KILLED)
+            and (earlier := next(own_exceptions, None)) is not None
+        ):
             return Failure(FailureKind.SCRIPT, _with_cause(reason, earlier), SEE_LOG)
     if sign is not None:
         text = _describe_collective(sign, texts) or _with_cause(reason, cause)
@@ -111,13 +116,13 @@ def explain(exit_code: int, tail: Sequence[bytes]) -> Failure:
     return Failure(FailureKind.UNKNOWN, _one_line(reason), "see the end of its log")
 
 
-def uncaught(tail: Sequence[bytes]) -> str | None:
+def uncaught_exception(tail: Sequence[bytes]) -> str | None:
     """Returns the exception if the last lines end with its traceback; None otherwise.
 
     A script can print one and still exit with 0, by `os._exit(0)` as in Isaac Sim's fast shutdown.
     """
-    lines = tracebacks.without_ignored(tracebacks.parse(torchrun.rank_output(tail)))
-    exception = tracebacks.uncaught(lines)
+    lines = tracebacks.drop_ignored(tracebacks.parse(torchrun.rank_output(tail)))
+    exception = tracebacks.uncaught_exception(lines)
     return _one_line(exception) if exception is not None else None
 
 
@@ -125,11 +130,11 @@ def _with_cause(reason: bytes, cause: bytes | None) -> str:
     """Returns the reason, followed by the cause unless that adds nothing."""
     if cause is None or cause in reason or ((sign := sign_of(cause)) is not None and sign_of(reason) == sign):
         return _one_line(reason)
-    return f"{_one_line(reason)[: _MAX_TEXT // 2]}, after {_one_line(cause)}"[:_MAX_TEXT]
+    return f"{_one_line(reason)[: _MAX_TEXT_CHARS // 2]}, after {_one_line(cause)}"[:_MAX_TEXT_CHARS]
 
 
 def _child_failure(exit_code: int, exception: bytes | None, texts: Sequence[bytes]) -> Failure | None:
-    """Returns the failure if a signal killed the script's child, from the newest line that reports it; None if none did."""
+    """Returns the failure if a signal killed a child of the script, from the newest line that reports it; else None."""
     found = (match for text in reversed(texts) for pattern in table().child_signal if (match := pattern.search(text)))
     name = next(filter(None, map(_reported_signal, found)), None) or _signal_of_status(exit_code)
     if name is None:
@@ -150,13 +155,15 @@ def _reported_signal(match: re.Match[bytes]) -> str | None:
     if text.isdigit():
         return _signal_name(int(text))
     texts = {known.name: (signal.strsignal(known) or "-").lower() for known in signal.Signals}
-    found = (name for name, shown in texts.items() if name in (text, f"SIG{text}") or _names_signal(text, shown))
+    found = (
+        name for name, signal_text in texts.items() if name in (text, f"SIG{text}") or _names_signal(text, signal_text)
+    )
     return next(found, None)
 
 
-def _names_signal(text: str, shown: str) -> bool:
+def _names_signal(text: str, signal_text: str) -> bool:
     """True if a shell's text for a signal matches libc's, which zsh shortens and others extend."""
-    return len(text) > 4 and (text.lower().startswith(shown) or shown.startswith(text.lower()))
+    return len(text) > 4 and (text.lower().startswith(signal_text) or signal_text.startswith(text.lower()))
 
 
 def _signal_of_status(status: int) -> str | None:
@@ -186,7 +193,9 @@ def _signal_failure(number: int, texts: Sequence[bytes]) -> Failure:
         # Libraries print the error before they abort.
         message = _native_error(texts)
         sign = sign_of(message) if message is not None else None
-        if (message is None or (sign is not None and sign.vague)) and (found := find_sign(_errors(texts))) is not None:
+        if (message is None or (sign is not None and sign.vague)) and (
+            found := find_sign(_error_lines(texts))
+        ) is not None:
             sign, line = found
             message = line if message is None else message
         meaning = clean(message) if message is not None else meaning
@@ -194,7 +203,7 @@ def _signal_failure(number: int, texts: Sequence[bytes]) -> Failure:
             kind, advice, suspect = sign.kind, sign.advice, sign.suspect
             meaning = _describe_collective(sign, texts) or meaning
     reason = f"Killed by {name or f'signal {number}'} (-{number})"
-    return Failure(kind, f"{reason}: {meaning}"[:_MAX_TEXT] if meaning else reason, advice, suspect)
+    return Failure(kind, f"{reason}: {meaning}"[:_MAX_TEXT_CHARS] if meaning else reason, advice, suspect)
 
 
 def _describe_collective(sign: Sign, texts: Sequence[bytes]) -> str | None:
@@ -228,12 +237,16 @@ def _exit_text(exit_code: int, texts: Sequence[bytes]) -> bytes:
     text = f"exit code {exit_code}"
     # `sys.exit("message")` prints the message and exits with 1; click prints `Error: …` and exits with 2.
     unboxed = (_BOX_BORDERS.sub(b"", line).strip() for line in reversed(texts) if exit_code in (1, 2))
-    own = (line for line in unboxed if line and not line.startswith(_PREFIXES) and line_patterns.message(line) is None)
-    last = next((line for line in own if not tracebacks.is_noise(line)), b"")
-    return f"{text}: ".encode() + last if last and line_patterns.FPS.search(last) is None else text.encode()
+    script_lines = (
+        line for line in unboxed if line and not line.startswith(_PREFIXES) and line_patterns.message(line) is None
+    )
+    last_line = next((line for line in script_lines if not tracebacks.is_noise(line)), b"")
+    return (
+        f"{text}: ".encode() + last_line if last_line and line_patterns.FPS.search(last_line) is None else text.encode()
+    )
 
 
-def _errors(texts: Sequence[bytes]) -> list[bytes]:
+def _error_lines(texts: Sequence[bytes]) -> list[bytes]:
     """Returns the lines that may report an error, without warnings, which mention missing GPUs and EGL too."""
 
     def is_error(text: bytes) -> bool:
@@ -247,4 +260,4 @@ def _errors(texts: Sequence[bytes]) -> list[bytes]:
 
 
 def _one_line(text: bytes) -> str:
-    return clean(text.strip()).strip()[:_MAX_TEXT]
+    return clean(text.strip()).strip()[:_MAX_TEXT_CHARS]

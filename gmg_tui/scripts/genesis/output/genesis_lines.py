@@ -11,17 +11,17 @@ from gmg_tui.scripts.genesis.output import line_patterns
 from gmg_tui.scripts.genesis.output.printed_rate import is_smoothed
 from gmg_tui.scripts.readers.interface import Figures, LineReader
 
-_MAX_TEXT = 200
-"""Bytes to read of a line that is not a progress line."""
+_MAX_TEXT_CHARS = 200
+"""Characters of a name or sign to keep."""
 _MAX_SPANS = 500
 _EVICTION = b"offline_cache.h:run"
-"""The source location of Quadrants' eviction at exit: if the lock fails there, no kernels are lost."""
+"""The source of a message from Quadrants' eviction at exit: a lock that fails there loses no kernels."""
 
 
 class GenesisLines(LineReader):
     """Reads Genesis' lines: one by one (the spans of `ordered_spans`), and the blocks between them.
 
-    Ranks of a group report no locked kernel cache: they compile and save the same kernels.
+    Ignores a locked kernel cache in ranks of a group, which compile and save the same kernels.
 
     Attributes:
         device: The name of the device that Genesis runs on.
@@ -29,7 +29,7 @@ class GenesisLines(LineReader):
         version: The version of Genesis.
         smoothed: True if this version prints moving averages.
         mode: The options of `gs.init` that it prints, by name.
-        rest: The last block without its progress lines, for the next readers; empty if it had no others.
+        rest: The last block without its progress lines, for the next readers; empty if it had no other lines.
     """
 
     def __init__(self, gpu_slot: bool, *, rank: bool = False) -> None:
@@ -48,17 +48,17 @@ class GenesisLines(LineReader):
     def signs(self) -> tuple[Sign, ...]:
         """The signs of trouble in the lines so far, at most one per kind."""
         cpu = "; ".join(filter(None, (self._on_cpu, self._rendering)))
-        on_cpu = Sign("cpu", cpu[:_MAX_TEXT], "`gmg-tui doctor` shows what is missing") if cpu else None
+        on_cpu = Sign("cpu", cpu[:_MAX_TEXT_CHARS], "`gmg-tui doctor` shows what is missing") if cpu else None
         return tuple(sign for sign in (on_cpu, self._cache) if sign is not None)
 
     def read(self, block: bytes) -> Iterator[Figures]:
         """Yields the figures of a block."""
-        parts = line_patterns.FPS.split(block)
-        if len(parts) > 1:
-            others = parts[::4]
-            heads = set(filter(line_patterns.AROUND_FPS.fullmatch, set(others)))  # mostly repetitions
-            self.rest = b"".join(text for text in others if text not in heads)
-            yield from _rates(list(zip(parts[1::4], parts[2::4], parts[3::4], strict=True)))
+        pieces = line_patterns.FPS.split(block)
+        if len(pieces) > 1:
+            between = pieces[::4]
+            heads = set(filter(line_patterns.AROUND_FPS.fullmatch, set(between)))  # mostly repetitions
+            self.rest = b"".join(text for text in between if text not in heads)
+            yield from _rates(list(zip(pieces[1::4], pieces[2::4], pieces[3::4], strict=True)))
         else:
             self.rest = block
             if block.find(b"\n", 0, -1) < 0:
@@ -70,10 +70,10 @@ class GenesisLines(LineReader):
 
         Yields only those around the newest `_MAX_SPANS` matches.
         """
-        found, end = [match.start() for match in line_patterns.OTHER.finditer(block)], 0
+        starts, end = [match.start() for match in line_patterns.OTHER.finditer(block)], 0
         for word in line_patterns.TRIGGERS:
-            found += [match.start() for match in re.finditer(word, block)]
-        for at in sorted(found)[-_MAX_SPANS:]:
+            starts += [match.start() for match in re.finditer(word, block)]
+        for at in sorted(starts)[-_MAX_SPANS:]:
             if at >= end:
                 before = (block.rfind(sign, end, at) + 1 for sign in (b"\n", b"\r"))
                 after = (block.find(sign, at) + 1 for sign in (b"\n", b"\r"))
@@ -90,12 +90,12 @@ class GenesisLines(LineReader):
         self._read_text(text, logged=True)
         device = line_patterns.DEVICE.match(text)
         if device is not None:
-            self.device, self.backend = clean(device["name"])[:_MAX_TEXT], clean(device["backend"])
+            self.device, self.backend = clean(device["name"])[:_MAX_TEXT_CHARS], clean(device["backend"])
             self._on_cpu = ""
             if self._gpu_slot and self.backend == "cpu":
                 fell_back = f"fell back to the CPU ({self.device}): Genesis found no usable GPU"
-                own = f"runs on the CPU ({self.device}), not on the GPU of its slot"
-                self._on_cpu = fell_back if self._fell_back else own
+                chosen = f"runs on the CPU ({self.device}), not on the GPU of its slot"
+                self._on_cpu = fell_back if self._fell_back else chosen
         version = line_patterns.VERSION.search(text)
         if version is not None:
             self.version = clean(version["version"].rstrip(b".,"))
@@ -123,7 +123,7 @@ class GenesisLines(LineReader):
             and (lock := line_patterns.LOCK.search(text)) is not None
         ):
             locked = f"kernel cache locked, kernels may need recompiling: {clean(lock['path'])}"
-            self._cache = Sign("cache", locked[:_MAX_TEXT], severity=Severity.WARNING)
+            self._cache = Sign("cache", locked[:_MAX_TEXT_CHARS], severity=Severity.WARNING)
 
 
 def _rates(matches: list[tuple[bytes | None, ...]]) -> Iterator[Figures]:

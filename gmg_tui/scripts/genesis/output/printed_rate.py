@@ -35,11 +35,11 @@ class PrintedRate:
     def __init__(self) -> None:
         self._last = self._max = 0.0
         self._samples = 0
-        self._plain = True
+        self._is_exact = True
         self._previous: float | None = None
-        """The last number of the same scene."""
+        """The last number of this scene."""
         self._previous_steps: float | None = None
-        self._at: float | None = None
+        self._counted_until: float | None = None
         """The end of the counted steps, monotonic seconds."""
         self._env_steps = self._seconds = 0.0
         self._moments: deque[tuple[float, float]] = deque(maxlen=_MAX_MOMENTS)
@@ -47,42 +47,42 @@ class PrintedRate:
 
     def new_scene(self) -> None:
         """Restarts the average, as Genesis does for another scene or number of environments."""
-        self._previous = self._at = self._previous_steps = None
+        self._previous = self._counted_until = self._previous_steps = None
         self._moments.clear()
 
     def add(self, numbers: Sequence[float], now: float, *, smoothed: bool, n_envs: int | None = None) -> None:
         """Adds printed numbers, in order, that arrived at `now` (monotonic seconds)."""
         self._samples += len(numbers)
         self._last, self._max = numbers[-1], max(self._max, *numbers)
-        self._plain = not smoothed
+        self._is_exact = not smoothed
         rates = self._unsmoothed(numbers) if smoothed else list(numbers)
-        if self._at is None:
-            self._count(0.0, now)  # the first's duration is unknown
-        elif rates and self._previous_steps is None and now > self._at:
+        if self._counted_until is None:
+            self._count(0.0, now)  # the duration of the first is unknown
+        elif rates and self._previous_steps is None and now > self._counted_until:
             steps = n_envs or 1
             weights = [_MIN_LINE_S if rate <= 0 or rate * _MIN_LINE_S >= steps else steps / rate for rate in rates]
             mean = sum(map(operator.mul, rates, weights)) / sum(weights)
-            self._count(mean * (now - self._at), now)
+            self._count(mean * (now - self._counted_until), now)
 
     def count(self, steps: float, now: float) -> None:
         """Adds the script's own count of environment steps since its start."""
-        before, self._previous_steps = self._previous_steps, steps
-        if before is None or steps < before:
-            self._at = None
+        previous, self._previous_steps = self._previous_steps, steps
+        if previous is None or steps < previous:
+            self._counted_until = None
             self._moments.clear()
-        self._count(steps - before if self._at is not None and before is not None else 0.0, now)
+        self._count(steps - previous if self._counted_until is not None and previous is not None else 0.0, now)
 
     def fps(self) -> Fps | None:
-        """Returns all rates; None before the first number."""
-        if self._at is None and not self._samples:
+        """Returns the rates so far; None before the first number or count."""
+        if self._counted_until is None and not self._samples:
             return None
-        settled = only = self._last if self._plain and self._samples else None
+        settled = exact = self._last if self._is_exact and self._samples else None
         if len(self._moments) > 1:
             (begin, first), (end, last) = self._moments[0], self._moments[-1]
             settled = (last - first) / (end - begin)
         return Fps(
             self._last if self._samples else None,
-            self._env_steps / self._seconds if self._seconds else only,
+            self._env_steps / self._seconds if self._seconds else exact,
             self._max if self._samples else None,
             self._samples,
             settled=settled,
@@ -92,17 +92,17 @@ class PrintedRate:
         )
 
     def _unsmoothed(self, numbers: Sequence[float]) -> list[float]:
-        """Returns the samples behind the numbers, none for the first of an average."""
-        befores, self._previous = [self._previous, *numbers[:-1]], numbers[-1]
-        pairs = [(before, number) for before, number in zip(befores, numbers, strict=True) if before is not None]
+        """Returns the samples behind the numbers; none for the first number of a scene."""
+        previous, self._previous = [self._previous, *numbers[:-1]], numbers[-1]
+        pairs = [(before, number) for before, number in zip(previous, numbers, strict=True) if before is not None]
         rates = [((number - _DECAY * before) / (1 - _DECAY), number) for before, number in pairs]
         return [rate if rate >= 0 else number for rate, number in rates]  # below 0 it is not Genesis' average
 
     def _count(self, env_steps: float, now: float) -> None:
-        if self._at is not None:
+        if self._counted_until is not None:
             self._env_steps += env_steps
-            self._seconds += now - self._at
-        self._at = now
+            self._seconds += now - self._counted_until
+        self._counted_until = now
         if not self._moments or now > self._moments[-1][0]:
             self._moments.append((now, self._env_steps))
         while len(self._moments) > 2 and self._moments[-1][0] - self._moments[1][0] >= WINDOW_S:

@@ -9,7 +9,7 @@ from gmg_tui.model import Fps, Phase, Progress, Sign, WorkerState
 from gmg_tui.model.text import MAX_LINE_BYTES, TRACEBACK
 from gmg_tui.scripts import env_count
 from gmg_tui.scripts.genesis.output import line_patterns
-from gmg_tui.scripts.genesis.output.failures import Failure, Tail, explain, uncaught
+from gmg_tui.scripts.genesis.output.failures import Failure, Tail, explain, uncaught_exception
 from gmg_tui.scripts.genesis.output.genesis_lines import GenesisLines
 from gmg_tui.scripts.genesis.output.printed_rate import PrintedRate
 from gmg_tui.scripts.readers.formats import Format, FormatLines, built_in
@@ -25,7 +25,7 @@ _MAX_SILENT_LINES = 1000
 """Lines of a block to search for the end of a silent phase."""
 _UNINDENTED = re.compile(rb"(?:\A|(?<=[\r\n]))[^ \t\r\n][^\r\n]*[\r\n]?")
 _ETA_LINES = 20
-"""Newest progress lines to estimate the remaining time from."""
+"""Progress lines for the estimate of the remaining time, the newest."""
 
 _STATES = {
     Phase.IMPORTING: WorkerState.STARTING,
@@ -40,7 +40,7 @@ _SILENT = frozenset({Phase.IMPORTING, Phase.COMPILING})
 """Phases whose end Genesis does not print: the next line of the script itself ends them."""
 
 _STALE_FACTOR, _STALE_S, _FIRST_GAP_S = 3.0, 5.0, 20.0
-"""A number is stale after this factor times the longest recent gap (`_FIRST_GAP_S` before the first gap)."""
+"""Reports are late after this factor times the longest recent gap (`_FIRST_GAP_S` if none), at least `_STALE_S`."""
 _UNMATCHED_S = 15.0
 """Seconds of running before a `--pattern` without a match is reported."""
 _MAX_GAPS = 16  # some scripts print several numbers at once, after a long silence
@@ -74,14 +74,14 @@ class Pace:
 class Reader:
     """Reads the output of one attempt, both streams together, block by block, in bounded memory.
 
-    The user's `formats` take precedence over Genesis' lines, and those over a trainer's. The probe reports phases too (`reach`).
+    The user's `formats` take precedence over Genesis' lines, and these over a trainer's. The probe reports phases too (`reach`).
 
     Attributes:
         state: The worker's state in this phase; while kernels are saved, the state before.
         phase_started: Start of the phase, monotonic seconds.
         first_running: Start of the first running phase, monotonic seconds; None before it.
         phase_times: Seconds of each phase that has ended.
-        had_progress: True if the script reported a rate, an iteration, or a bar after Genesis started.
+        had_progress: True if the script has reported a rate or iteration, or shown a bar after Genesis started.
         pace: The times of its progress reports.
         metrics: The newest value of each named number.
         n_envs: Environments, as printed; None if not printed.
@@ -155,13 +155,13 @@ class Reader:
         """Reads lines outside `ordered_spans`; the script's first own line ends a silent phase."""
         if self.phase in _SILENT:
             lines = islice(_UNINDENTED.finditer(block), _MAX_SILENT_LINES)
-            if (own := next((line for line in lines if self._is_own(line[0])), None)) is not None:
-                before = self.phase
-                self._read(block[: own.start()])
-                self._read(own[0])
-                if self.phase is before:
+            if (own_line := next((line for line in lines if self._is_own(line[0])), None)) is not None:
+                silent_phase = self.phase
+                self._read(block[: own_line.start()])
+                self._read(own_line[0])
+                if self.phase is silent_phase:
                     self._enter(Phase.RUNNING)
-                block = block[own.end() :]
+                block = block[own_line.end() :]
         if len(block) > _MAX_BLOCK_BYTES:
             block = _shorten(block)
             at = max(0, len(block) - _MAX_BLOCK_BYTES)
@@ -205,11 +205,11 @@ class Reader:
     @property
     def fps_of_group(self) -> bool:
         """True if this worker is a rank and `fps` is its whole group's."""
-        whole = self._rate_from < len(self._readers) and self._readers[self._rate_from].whole_group
-        return self._is_rank and whole
+        is_group_rate = self._rate_from < len(self._readers) and self._readers[self._rate_from].whole_group
+        return self._is_rank and is_group_rate
 
     def fresh_metrics(self) -> list[tuple[str, float, int | None]]:
-        """Returns the named numbers since the last call, each with the script's step (None if unknown)."""
+        """Returns names and values of the metrics since the last call, each with the script's step (None if unknown)."""
         fresh, self._fresh = self._fresh, []
         return fresh
 
@@ -235,9 +235,9 @@ class Reader:
         """Returns the failure of an attempt that ended with `exit_code` (negative for a signal)."""
         return explain(exit_code, self._tail.lines())
 
-    def uncaught(self) -> str | None:
+    def uncaught_exception(self) -> str | None:
         """Returns the exception if its traceback ends the output; None otherwise."""
-        return uncaught(self._tail.lines())
+        return uncaught_exception(self._tail.lines())
 
     def _apply(self, position: int, reader: LineReader, figures: Figures) -> None:
         if figures.phase is not None:
@@ -296,8 +296,8 @@ class Reader:
         line = line_patterns.plain(raw[:MAX_LINE_BYTES])
         if line.startswith(TRACEBACK) or line_patterns.USAGE.match(line):
             self._is_failing = True
-        foreign = raw[:1] in b" \t" or line_patterns.message(line) or line_patterns.LIBRARY.match(line)
-        return bool(line) and not foreign and not self._is_failing
+        is_foreign = raw[:1] in b" \t" or line_patterns.message(line) or line_patterns.LIBRARY.match(line)
+        return bool(line) and not is_foreign and not self._is_failing
 
     def _start_running(self) -> None:
         self.had_progress = self._has_simulated = True
@@ -328,13 +328,13 @@ class Reader:
 
 def _shorten(block: bytes) -> bytes:
     """Cuts the long lines of a block, so that they do not displace earlier lines."""
-    parts, at = list[bytes](), 0
-    while at < len(block):
-        stop = at + MAX_LINE_BYTES
-        end = max(block.rfind(b"\n", at, stop), block.rfind(b"\r", at, stop)) + 1
-        parts.append(block[at : end or stop])
+    pieces, start = list[bytes](), 0
+    while start < len(block):
+        stop = start + MAX_LINE_BYTES
+        end = max(block.rfind(b"\n", start, stop), block.rfind(b"\r", start, stop)) + 1
+        pieces.append(block[start : end or stop])
         if not end:
             ends = (block.find(b"\n", stop), block.find(b"\r", stop))
-            end = min((found for found in ends if found >= 0), default=len(block))
-        at = end
-    return b"".join(parts)
+            end = min((offset for offset in ends if offset >= 0), default=len(block))
+        start = end
+    return b"".join(pieces)

@@ -85,7 +85,7 @@ def is_noise(text: bytes) -> bool:
     return table().noise.search(text) is not None
 
 
-def without_ignored(lines: Sequence[Line]) -> list[Line]:
+def drop_ignored(lines: Sequence[Line]) -> list[Line]:
     """Removes ignored exceptions, and warnings with their source lines."""
     kept, index = list[Line](), 0
     while index < len(lines):
@@ -126,9 +126,9 @@ def last_exception(lines: Sequence[Line]) -> bytes | None:
     return None
 
 
-def uncaught(lines: Sequence[Line]) -> bytes | None:
+def uncaught_exception(lines: Sequence[Line]) -> bytes | None:
     """Returns the exception if the lines end with its traceback; None if the script continued."""
-    starts = (at for at, line in enumerate(lines) if line.text.startswith(TRACEBACK) or line.text == _GROUP)
+    starts = (index for index, line in enumerate(lines) if line.text.startswith(TRACEBACK) or line.text == _GROUP)
     start = max(starts, default=None)
     if start is None:
         return None
