@@ -1,6 +1,6 @@
 """The address by which other machines reach this one.
 
-It is the source address of the route to another machine: Debian and Ubuntu map the host's own name to 127.0.1.1 in `/etc/hosts`.
+It comes from the route to another machine: Debian and Ubuntu map the host's own name to 127.0.1.1 in `/etc/hosts`.
 """
 
 import socket
@@ -55,7 +55,7 @@ def address_for(peers: Iterable[str]) -> str | None:
 
 
 def _source_address(family: int, kind: int, protocol: int, target: Any) -> str | None:
-    """Returns the source address of packets to a machine, without sending any; None for a loopback or link-local one."""
+    """Returns the source address of packets to a machine, without sending any; None for loopback or link-local."""
     with suppress(OSError), socket.socket(family, kind, protocol) as probe:
         probe.connect(target)
         address = str(probe.getsockname()[0])

@@ -54,7 +54,7 @@ def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o600
 
 
 def remove_written(path: Path, written: os.stat_result) -> None:
-    """Removes the file that `write_atomic` has written to `path`, if nobody has replaced or changed it. Raises `OSError`."""
+    """Removes the file that `write_atomic` wrote to `path`, unless it was replaced or changed. Raises `OSError`."""
     with suppress(FileNotFoundError):
         path = _resolve(path)
         status = path.lstat()
@@ -131,7 +131,7 @@ def open_for_reading(path: Path) -> BinaryIO:
 
 
 def lock_trouble(folder: Path, lock: Callable[[int, int], object]) -> str | None:
-    """Returns the reason why `lock` (`fcntl.flock` or `fcntl.lockf`) fails in `folder`; None if it works or cannot be tested.
+    """Returns the reason why `fcntl.flock` or `fcntl.lockf` (`lock`) fails in `folder`; None if it works or is untestable.
 
     Lustre without `-o flock`, and some NFS mounts, have no locks.
     """
@@ -188,7 +188,7 @@ def find_cut(log: BinaryIO) -> Cut:
 
 
 def cut_log(path: Path, max_bytes: int) -> None:
-    """Cuts out the middle of a log that is larger than `max_bytes`. If that fails, raises `OSError` and leaves it unchanged.
+    """Cuts out the middle of a log larger than `max_bytes`. On failure, raises `OSError` and leaves the log unchanged.
 
     Replaces the file: open descriptors keep the old one.
     """

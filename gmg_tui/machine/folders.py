@@ -76,7 +76,7 @@ def user_name(uid: int) -> str:
 
 
 def owner_names(owned: Iterable[tuple[Path, int]]) -> list[str]:
-    """Returns the names of the users in `owned`, from `owners`: names, unlike IDs, mean the same users on other machines."""
+    """Returns the names of the users in `owned`, from `owners`; IDs may mean other users on other machines."""
     names = set()
     for _, uid in owned:
         with suppress(KeyError):
@@ -291,7 +291,7 @@ def write_own(path: Path, data: bytes | Iterable[bytes]) -> None:
 
 
 def _entries(descriptor: int) -> Iterator[tuple[str, bool, int]]:
-    """Yields the entries of a folder and its inner folders until all are gone: name, True for a folder, parent's descriptor."""
+    """Yields the entries of a folder and its inner folders until all are gone: name, is a folder, parent's descriptor."""
     while entries := _list(descriptor):
         for name, is_folder in entries:
             if is_folder:
@@ -312,7 +312,7 @@ def _list(descriptor: int) -> list[tuple[str, bool]]:
 
 
 def _open_folder(name: str, parent: int | None = None) -> int:
-    """Opens a folder by its name in the open folder `parent`; first gives its owner, if this user, all access. Raises `OSError`."""
+    """Opens a folder, in the open folder `parent` if given; first makes it accessible if it is this user's. Raises `OSError`."""
     path_only = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
         status, link = os.fstat(path_only), f"/proc/self/fd/{path_only}"

@@ -24,7 +24,7 @@ _MAX_STAT_BYTES = 4096
 _START_FIELD, _MAX_FIELDS = 19, 22
 """The index of `starttime` among the fields after the name, and the fields to split (proc(5))."""
 _MAX_ENVIRON_BYTES = 8 << 20
-"""Bytes to read of an environment. execve(2) allows 6 MiB, but a process may declare any memory its environment (prctl(2))."""
+"""Bytes to read of an environment: execve(2) allows 6 MiB, but prctl(2) lets a process declare any memory as its own."""
 _MAX_COMMAND_BYTES = 8192
 MIN_SCAN_INTERVAL_S = 0.1
 """Seconds between the starts of two scans, which take 10 to 20 microseconds per process."""
@@ -190,7 +190,7 @@ def kill_group(leader: int, *, reaped: bool) -> None:
 
 
 def _send_by_pidfd(handle: int, number: int) -> bool:
-    """Sends a signal by a pidfd. Returns False if that is impossible here. Raises `ProcessLookupError` if the process is gone."""
+    """Sends a signal by a pidfd. Returns False if that is refused; raises `ProcessLookupError` if the process is gone."""
     try:
         signal.pidfd_send_signal(handle, number)
     except ProcessLookupError:

@@ -19,7 +19,7 @@ class GmgError(Exception):
 
 
 def suggest(word: str, words: Iterable[str], cutoff: float = 0.6) -> str:
-    """Returns `; did you mean …?` with the most similar of `words`; empty if none has at least the similarity `cutoff`."""
+    """Returns `; did you mean …?` with the most similar of `words`; empty if none reaches the similarity `cutoff`."""
     import difflib  # slow to import, and needed only for errors
 
     matches = difflib.get_close_matches(word, sorted(words), 1, cutoff)

@@ -145,7 +145,7 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
 
     @property
     def code_paths(self) -> tuple[str, ...]:
-        """Paths of the code that workers run: the interpreter, and the script or the folder that a module is imported from."""
+        """Paths of the code that workers run: the interpreter, and the script, or the folder that has the module."""
         return (self.python, self.cwd if self.module else self.script_path)
 
 

@@ -41,7 +41,7 @@ class Trust(NamedTuple):
     marks: tuple[str, ...] = ()
 
     def distrust_reason(self, path: str, status: os.stat_result) -> str | None:
-        """Returns the reason not to trust an open file: another user owns or could replace it. None if safe. Raises `OSError`."""
+        """Returns the reason to distrust an open file, which another user owns or could replace, or None. Raises `OSError`."""
         *parents, (_, target, _) = components(Path(path))
         if not _is_own(status):
             return f"belongs to {user_name(status.st_uid)}"

@@ -60,7 +60,7 @@ def _active_pythons(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def origin(python: str, environ: Mapping[str, str], given: str | None = None) -> str:
-    """Returns a text with the interpreter and the reason for its choice, such as `given`, the option or setting that names it."""
+    """Returns the interpreter and the reason for its choice as text; `given` is an option or setting that names it."""
     if given is not None:
         return f"{python} ({given})"
     if (variable := _active_pythons(environ).get(python)) is not None:
@@ -80,7 +80,7 @@ def is_own(python: str) -> bool:
 def check_python(path: str) -> str:
     """Returns the absolute path of an interpreter; a bare name is looked up in `PATH`.
 
-    Does not resolve links, as a virtualenv's interpreter is one. Raises `GmgError` if it is not an interpreter, or does not answer.
+    Keeps links, as a virtualenv's interpreter is one. Raises `GmgError` if it is no interpreter, or does not answer.
     """
     # A Path would drop the `./` of `./python`, which would then be looked up in `PATH`.
     program = shutil.which(os.path.expanduser(path))  # noqa: PTH111
@@ -107,7 +107,7 @@ def has_genesis(python: str) -> bool:
 
 
 def versions(python: str) -> Versions:
-    """Returns the versions of Python, Genesis, torch and the compiler, from file names, without starting the interpreter."""
+    """Returns the versions of Python, Genesis, torch and the compiler, from file names: starts no interpreter."""
     root, packages = Path(python).parent.parent, installed(python)
     compiler = next((f"{name} {packages[name]}" for name in _COMPILERS if name in packages), None)
     # The version is in the name of a link's target, or of an environment's folder.

@@ -1,7 +1,7 @@
 """Prints the output of Genesis 1.4.5, phase by phase, for a Franka on a simulated GPU of 16 GB.
 
-Rates and memory were measured on an RTX 4090 Laptop: a step takes 0.60 ms up to about 2,000 environments, then 0.476 ms plus
-0.0595 us for each environment, and 5 % more from 17,500 on; it needs 458 MiB plus 0.788 MiB for each environment.
+Rates and memory were measured on an RTX 4090 Laptop: a step takes 0.60 ms up to about 2,000 environments, then 0.476 ms
+plus 0.0595 us for each environment, and 5 % more from 17,500 on; it needs 458 MiB plus 0.788 MiB for each environment.
 
 `gmg-tui demo --simulate 8` runs it as a program; it needs the standard library only.
 """

@@ -107,7 +107,7 @@ def timeout_text(waited_s: float) -> str:
 
 
 def call_driver(function: Callable[[], _T]) -> _T:
-    """Returns the result of `function`, which calls the driver. Raises its error, or `NvmlUnavailable` after `OPEN_TIMEOUT_S`."""
+    """Returns the result of a driver call. Raises its error, or `NvmlUnavailable` after `OPEN_TIMEOUT_S`."""
     future = begin(function)
     wait([future], OPEN_TIMEOUT_S)
     if not future.done():

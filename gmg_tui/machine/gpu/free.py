@@ -79,7 +79,7 @@ class Leases:
             self.release(_CHOOSING)
 
     def try_collecting(self, uuids: Iterable[str]) -> bool:
-        """Acquires the right to hold some of these GPUs while waiting for others. Returns False if another session has it.
+        """Acquires the right to hold some of these GPUs while waiting for others. Returns False if another session does so.
 
         Two sessions that did so at once could deadlock.
         """

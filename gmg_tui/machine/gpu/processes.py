@@ -25,7 +25,7 @@ _MAX_NAME_CHARS = 15
 MAX_NAMED_PROCESSES = 3
 _MAX_COMMAND_CHARS = 60
 _read_since: dict[int, float] = {}
-"""The start of each pending read by PID, monotonic seconds: a read of a process that hangs in a driver may block forever."""
+"""The start of each pending read by PID, monotonic seconds; reads of a process hung in a driver may block forever."""
 
 
 def in_initial_namespace() -> bool:

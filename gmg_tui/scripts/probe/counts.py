@@ -119,7 +119,7 @@ class _Counter:
         return 2 * self.words["long_ns"] / 1e9
 
     def rate(self, now: float) -> float | None:
-        """Returns the environment steps per second over the last seconds; None before the second reading with more steps."""
+        """Returns the recent environment steps per second; None before the second reading with more steps."""
         if self.words["steps"] < 2:
             return None
         moments = self._marks if self._has_whole_periods(now) else self._last

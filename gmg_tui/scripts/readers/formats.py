@@ -109,7 +109,7 @@ class FormatLines(LineReader):
         self._words = [word.encode() for word in row.words]
         self._patterns = [*map(re.compile if built_in else _compile_re2, row.lines)]
         self._depth: int | None = None
-        """The fewest rows that tqdm has moved up after a bar, as it does after the outermost; None before the first bar."""
+        """The fewest rows that tqdm has moved up after a bar, as after the outermost; None before the first bar."""
         self.is_unmatched = row.source == _OPTION
         """True if the row comes from `--pattern`, and has not matched yet."""
         self._counts_done = any("done" in pattern.groupindex for pattern in self._patterns)

@@ -1,4 +1,4 @@
-"""Reads messages without figures: about overflowing buffers, which make results wrong (`overflows.toml`), and saved files."""
+"""Reads messages without figures: about buffer overflows (`overflows.toml`), which make results wrong, and saved files."""
 
 import re
 from collections import Counter, deque

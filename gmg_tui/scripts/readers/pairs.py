@@ -108,7 +108,7 @@ def _may_have_progress(text: bytes) -> bool:
 
 
 def _names_progress(line: str, progress: re.Match[str]) -> bool:
-    """True if a line reports this progress, which has no total, rather than an option such as `epochs: 10` or `batch=64`."""
+    """True if a line reports this progress without a total, not an option such as `epochs: 10` or `batch=64`."""
     if (
         progress["plural"]
         or progress["unit"].lower() == "batch"

@@ -36,7 +36,7 @@ _INTEGERS = range(-(2**63), 2**64)
 
 
 def _objects(block: bytes, mark: bytes, max_bytes: int | None = None) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yields the JSON object after `mark` for each line with the mark (empty if invalid), and the error (empty if valid).
+    """Yields the JSON object after `mark` on each line with one (empty if invalid), and the error (empty if valid).
 
     A logger's prefix may precede the mark. A line that only quotes one, as in a traceback, is no error.
     """

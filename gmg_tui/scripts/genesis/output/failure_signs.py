@@ -91,6 +91,6 @@ def sign_of(text: bytes) -> Sign | None:
 
 
 def find_sign(texts: Sequence[bytes]) -> tuple[Sign, bytes] | None:
-    """Returns the newest sign in these lines, and its line; ignores `_AMBIGUOUS_KINDS`. A vague sign is the last resort."""
+    """Returns the newest sign in these lines, vague ones last, and its line; ignores `_AMBIGUOUS_KINDS`."""
     pairs = [(sign, text) for text in reversed(texts) if (sign := sign_of(text)) and sign.kind not in _AMBIGUOUS_KINDS]
     return next((pair for pair in pairs if not pair[0].vague), pairs[0] if pairs else None)

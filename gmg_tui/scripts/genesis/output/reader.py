@@ -74,7 +74,7 @@ class Pace:
 class Reader:
     """Reads the output of one attempt, both streams together, block by block, in bounded memory.
 
-    The user's `formats` take precedence over Genesis' lines, and these over a trainer's. The probe reports phases too (`reach`).
+    The user's `formats` precede Genesis' lines, and these a trainer's. The probe reports phases too (`reach`).
 
     Attributes:
         state: The worker's state in this phase; while kernels are saved, the state before.
@@ -209,7 +209,7 @@ class Reader:
         return self._is_rank and is_group_rate
 
     def fresh_metrics(self) -> list[tuple[str, float, int | None]]:
-        """Returns names and values of the metrics since the last call, each with the script's step (None if unknown)."""
+        """Returns names and values of metrics since the last call, each with the script's step (None if unknown)."""
         fresh, self._fresh = self._fresh, []
         return fresh
 

@@ -118,7 +118,7 @@ class _Counts:
             self.words[NAMES.index(name)] = getattr(self, name)
 
     def learn(self):
-        """Adds the time since the last call as learning, if there was no step since; called before and after a learner's call."""
+        """Counts the time since the last call as learning, unless a step came between; called around a learner's calls."""
         now = monotonic_ns()
         if self.learned_steps == self.steps:
             self.spend("learning_ns", now - self.learned_ns)

@@ -20,7 +20,7 @@ CAPACITY = 512 << 10
 RECORD = Struct("<HHqqqdq")
 """Size with padding, kind, sequence number, two integers, a float, CLOCK_MONOTONIC in ns. The name or path follows."""
 METRIC, STATE, EXPORT = range(1, 4)
-"""Kinds of records. The numbers of a metric are step, 0 and value; of a file, size in bytes, environment steps and inode."""
+"""Kinds. The numbers of a metric are step, 0 and value; of a file, size in bytes, environment steps and inode."""
 NO_STEP = -(2**63)
 """The step of a metric without one."""
 UNKNOWN = -1
