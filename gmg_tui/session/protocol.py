@@ -76,9 +76,9 @@ class Seen(Struct, frozen=True, omit_defaults=True):
     """A slot as the user saw it; something else may run there when the request arrives."""
 
     job: int | None = None
-    """Number of its job; None without a job, and in a plain run."""
+    """Number of the slot's job; None without a job, and in a plain run."""
     attempt: int | None = None
-    """Number of its attempt; None for any."""
+    """Number of the job's attempt; None for any."""
 
 
 class Act(Struct, frozen=True, tag=True):
@@ -113,7 +113,7 @@ class Ask(Struct, frozen=True, tag=True, omit_defaults=True):
 
     @property
     def is_harmless(self) -> bool:
-        """True if read-only clients may ask it; not so for stacks, as reading them signals the worker."""
+        """True if read-only clients may ask it; False for stacks, because reading them signals the worker."""
         return self.topic not in (Topic.STACKS, Topic.HOT_SPOT)
 
     def select(self, curves: Mapping[str, Curve]) -> dict[str, Curve]:

@@ -131,7 +131,7 @@ class Stored:
         return [_decode_curves(record) for (record,) in rows]
 
     def best(self) -> dict[int, dict[str, Point]]:
-        """Returns the best value of each metric over all attempts of a job, by job."""
+        """Returns the best value of each metric over all attempts of a job (of a group, rank 0's), by job."""
         jobs: dict[int, dict[str, Point]] = {}
         decoder = msgspec.json.Decoder(_Extremes)
         for number, record in self._db.execute("SELECT job, record FROM curves WHERE rank = 0"):
