@@ -27,16 +27,16 @@ class PlainScheduler:
 
     def __init__(self, slots: Mapping[str, EngineSlot], workplace: Workplace, recorder: Recorder) -> None:
         self._slots, self._workplace, self._recorder = slots, workplace, recorder
-        spec, states = workplace.spec, list(slots.values())
+        spec, engine_slots = workplace.spec, list(slots.values())
         if torchrun.is_torchrun(spec.script, module=spec.module):
-            self.job_runs = [self._make_run(states[:1], states)]
-            for engine_slot in states[1:]:
-                engine_slot.lead = states[0]
+            self.job_runs = [self._make_run(engine_slots[:1], engine_slots)]
+            for engine_slot in engine_slots[1:]:
+                engine_slot.lead = engine_slots[0]
         else:
-            size = 1 if spec.ddp is None else spec.ddp.size or len(states)
-            parts = [states[first : first + size] for first in range(0, len(states), size)]
-            names = [f"g{number}" if spec.ddp is not None else None for number in range(len(parts))]
-            self.job_runs = [self._make_run(part, part, name) for part, name in zip(parts, names, strict=True)]
+            size = 1 if spec.ddp is None else spec.ddp.size or len(engine_slots)
+            rank_slots = [engine_slots[first : first + size] for first in range(0, len(engine_slots), size)]
+            names = [f"g{number}" if spec.ddp is not None else None for number in range(len(rank_slots))]
+            self.job_runs = [self._make_run(ranks, ranks, name) for ranks, name in zip(rank_slots, names, strict=True)]
         self._workers = {worker.slot.name: worker for run in self.job_runs for worker in run.workers}
 
     def _make_run(self, ranks: Sequence[EngineSlot], visible: Sequence[EngineSlot], group: str | None = None) -> JobRun:

@@ -53,12 +53,12 @@ def allot(
         requirement = job.width, job.only, allowed
         if requirement in refused:
             continue
-        fit = [slot for slot in free if job.only in (None, slot) and slot in allowed]
-        if len(fit) >= job.width:
-            return Allotment(job.number, tuple(fit[: job.width]))
+        fitting = [slot for slot in free if job.only in (None, slot) and slot in allowed]
+        if len(fitting) >= job.width:
+            return Allotment(job.number, tuple(fitting[: job.width]))
         refused.add(requirement)
         if job.only is None and 1 < job.width <= len(allowed):
-            return Allotment(job.number, tuple(fit), job.width - len(fit))
+            return Allotment(job.number, tuple(fitting), job.width - len(fitting))
         if not free:
             break
     return Allotment()
@@ -178,9 +178,9 @@ class SlotBoard:
     def stranded(self) -> bool:
         """True if all waiting jobs need benched slots."""
         used, benched = [name for name in self.slots if self.used(name)], self.benched()
-        left = [name for name in used if name not in benched]
-        kinds = list(self.queue.requirements)
-        return any(_suffices(used, *kind) for kind in kinds) and not any(_suffices(left, *kind) for kind in kinds)
+        open_slots = [name for name in used if name not in benched]
+        needs = list(self.queue.requirements)
+        return any(_suffices(used, *need) for need in needs) and not any(_suffices(open_slots, *need) for need in needs)
 
     # Benching
 
@@ -284,13 +284,13 @@ class SlotBoard:
         """Describes the shortage of memory for a job on a slot; None if it may fit."""
         if job.last.memory_peak_mib is None:
             return None
-        uuid, states = self.slots[slot].gpu_uuid, self.slots
+        uuid, slots = self.slots[slot].gpu_uuid, self.slots
         running = [
-            (states[name], self.queue.records[number])
+            (slots[name], self.queue.records[number])
             for name, number in self.jobs.items()
-            if name != slot and states[name].gpu_uuid == uuid
+            if name != slot and slots[name].gpu_uuid == uuid
         ]
-        return shortage(job, free_mib(states[slot], running))
+        return shortage(job, free_mib(slots[slot], running))
 
     def ready_slots(self) -> Iterator[EngineSlot]:
         """Yields the slots ready for a job."""
