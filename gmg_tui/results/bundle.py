@@ -27,6 +27,8 @@ from gmg_tui.session.store.reader import open_store
 
 _MAX_LOG_BYTES = 2 << 20
 _MAX_LOGS = 50
+_MAX_VALUE_BYTES = 128 << 10
+"""Maximum length of a variable of the environment on Linux (MAX_ARG_STRLEN, execve(2))."""
 _MIN_VALUE_LENGTH = 6
 """Minimum length of a value to mask anywhere; shorter ones, maybe common words, are masked only beside their names."""
 _PAIR = re.compile(
@@ -47,9 +49,11 @@ def bundle(entry: sessions.SessionEntry) -> bytes:
                 archive.writestr(name, scrub(msgspec.json.format(msgspec.json.encode(document)).decode()))
         for path in _logs(entry.folder):
             with suppress(OSError), _open_file(path, entry.folder) as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - _MAX_LOG_BYTES))
-                text = file.read(_MAX_LOG_BYTES).decode(errors="replace")
-                archive.writestr(str(path.relative_to(entry.folder)), scrub(text))
+                start = max(0, os.fstat(file.fileno()).st_size - _MAX_LOG_BYTES)
+                skipped = min(start, _MAX_VALUE_BYTES)  # a value that begins before the start is masked, too
+                file.seek(start - skipped)
+                text = scrub(file.read(_MAX_LOG_BYTES + skipped).decode(errors="replace"))
+                archive.writestr(str(path.relative_to(entry.folder)), text[skipped:])
         archive.writestr("versions.json", msgspec.json.format(msgspec.json.encode(_versions(entry))))
     return buffer.getvalue()
 

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -293,6 +294,15 @@ def test_a_slot_that_is_not_ready_twice_stays_closed_after_the_first_pause(monke
     assert [*board.ready_slots()] == []
     now += pause_s
     assert [slot.slot.name for slot in board.ready_slots()] == ["cpu0"]
+
+
+def test_the_pauses_of_a_slot_that_is_never_ready_double_until_a_job_ends_there() -> None:
+    engine_slot = EngineSlot(Slot("cpu0"), 0, 1)
+    board = SlotBoard({"cpu0": engine_slot}, JobQueue([JobRecord(1, "job-1")]))
+    first, *more = [board.pause("cpu0", "no answer") for _ in range(12)]
+    assert more == [min(first * 2**n, 300.0) for n in range(1, 12)]
+    board.judge(engine_slot, MagicMock(state=WorkerState.STOPPED))
+    assert board.pause("cpu0", "no answer") == first
 
 
 def test_the_memory_in_a_sample_from_before_an_attempt_is_not_its_own() -> None:

@@ -136,6 +136,12 @@ def test_a_job_that_fits_nowhere_waits_and_lets_others_pass() -> None:
     assert board.wait_reason(2) is None
 
 
+def test_a_peak_that_a_node_reported_holds_no_job_back_elsewhere() -> None:
+    job = structs.replace(_needs(1, 99_000.0), slot="evil/gpu0")
+    assert _board(32_000.0, job).next() == Allotment(1, ("a-1",))
+    assert _board(32_000.0, structs.replace(job, slot="b")).next() == Allotment(1, ("b",))
+
+
 def test_reasons_to_wait_are_those_of_the_slots_that_a_job_may_use() -> None:
     board = _board(32_000.0, structs.replace(_needs(1, 99_000.0), only="b"), _needs(2, 60_000.0))
     board.use("b", used=False)

@@ -14,12 +14,13 @@ from msgspec import structs
 from gmg_tui import model
 from gmg_tui.diagnosis.facts import Facts
 from gmg_tui.engine import clock
-from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, outcome_without_process
+from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, StopCause, outcome_without_process
 from gmg_tui.engine.attempts.failure import preparation_failure
 from gmg_tui.engine.nodes.states import Assignment, AttemptReport, decode_curves, decode_result, sanitize
 from gmg_tui.model import NO_ATTEMPT, Curve, Details, HotSpot, Sign, SpeedFacts, Stacks, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import torchrun
+from gmg_tui.scripts.checkpoints import MAX_KEPT
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.torchrun import Rendezvous
 
@@ -153,10 +154,7 @@ class RemoteAttempt:
             self.life = Life.LEADER_GONE
             self._worker.on_leader_exit(newest.exit_code)
         if report.outcome is not None:
-            outcome = report.outcome._replace(final=False, retry=False)  # only this engine decides these
-            if outcome.by_user and self.stopped is None and assignment.stop is None:
-                outcome = Outcome(Failure(FailureKind.UNKNOWN, f"stopped by {self._node.name}", ""))
-            self._finish(outcome)
+            self._finish(self._correct_outcome(report.outcome, self.stopped or assignment.stop))
             return
         self._worker.set_wait_reason(view.reason)
         stuck = view.alert("stuck") if self.stopped is None else None
@@ -164,23 +162,42 @@ class RemoteAttempt:
         if displayed != self._displayed():
             self._worker.changed()
 
+    def _correct_outcome(self, outcome: Outcome, stop: Stop | None) -> Outcome:
+        """Returns the reported outcome, corrected likewise: other nodes' ranks and jobs may depend on it."""
+        is_timeout = outcome.cause is StopCause.TIMEOUT and self.task.timeout_s is not None
+        if outcome.cause is not None and stop is None and not is_timeout:
+            outcome = Outcome(Failure(FailureKind.UNKNOWN, f"stopped by {self._node.name}", ""))
+        elif outcome.cause is not None and stop is not None and not is_timeout:
+            outcome = outcome._replace(cause=stop.cause)
+        if self.life is not Life.PREPARING:
+            outcome = outcome._replace(unprepared=False, unready=None)
+        running_s = min(outcome.running_s, clock.now() - self._assigned_at)
+        return outcome._replace(running_s=running_s, final=False, retry=False)
+
     def _correct(self, view: model.Worker) -> model.Worker:
         """Returns the reported worker, corrected by facts that this engine knows itself, as agents are not trusted.
 
-        The next attempt may run on another node, and a user may repeat this one elsewhere.
+        The next attempt may run on another node, and a user may repeat this one elsewhere. An attempt adds checkpoints
+        to the known ones, and its alerts are no older than itself.
         """
         newest = view.newest
         if newest.number and self.assignment is not None:
             number = self.task.attempt_number(self.assignment.task.rendezvous)
-            earlier = set(self.task.checkpoints)
+            known = self.task.checkpoints
             saved = tuple(
-                checkpoint
-                if checkpoint in earlier or checkpoint.saved >= self._assigned_at
-                else structs.replace(checkpoint, saved=self._assigned_at)
+                structs.replace(checkpoint, saved=max(checkpoint.saved, self._assigned_at))
                 for checkpoint in newest.checkpoints
+                if checkpoint not in known
             )
             newest = structs.replace(
-                newest, number=number, given=self.task.given, env=self.task.given_env, checkpoints=saved
+                newest,
+                number=number,
+                given=self.task.given,
+                env=self.task.given_env,
+                checkpoints=(*known[-MAX_KEPT // 2 :], *saved[-MAX_KEPT // 2 :]),
+                alerts=tuple(
+                    structs.replace(alert, since=max(alert.since, self._assigned_at)) for alert in newest.alerts
+                ),
             )
         peak_mib, gpu = newest.memory_peak_mib, self.slot.gpu
         if peak_mib is not None and gpu is not None and peak_mib > (gpu.memory_total_mib or peak_mib):

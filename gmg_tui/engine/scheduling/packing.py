@@ -84,10 +84,10 @@ _PEAK_TOLERANCE = 0.05
 """A job's need may differ from its last peak by this share: assume less, or more if the job failed."""
 
 
-def free_mib(engine_slot: EngineSlot, running: Iterable[tuple[EngineSlot, JobRecord]]) -> float | None:
+def free_mib(engine_slot: EngineSlot, running: Iterable[tuple[EngineSlot, float | None]]) -> float | None:
     """Returns the memory free for another job on a slot's GPU; None if unknown, or if the whole GPU is free.
 
-    `running` are the jobs on the GPU, with their slots: memory that they needed at their last peak is not free.
+    `running` are the other slots with a job on the GPU, and its known peak in MiB: what it may need is not free.
     """
     sample, jobs = engine_slot.sample, list(running)
     if sample is None or sample.memory_free_mib is None or sample.memory_used_mib is None:
@@ -95,10 +95,10 @@ def free_mib(engine_slot: EngineSlot, running: Iterable[tuple[EngineSlot, JobRec
     if not jobs and sample.memory_used_mib <= _MAX_IDLE_MIB:
         return None
     growth_mib = 0.0
-    for other, job in jobs:
+    for other, known_mib in jobs:
         attempt = other.worker.attempt if other.worker is not None else None
         peak_mib = attempt.memory_peak_mib if attempt is not None else None
-        growth_mib += max(0.0, (job.last.memory_peak_mib or 0.0) - (peak_mib or 0.0))
+        growth_mib += max(0.0, (known_mib or 0.0) - (peak_mib or 0.0))
     return max(0.0, sample.memory_free_mib - growth_mib)
 
 

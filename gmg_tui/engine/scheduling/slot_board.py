@@ -17,8 +17,8 @@ MAX_EARLY_FAILURES = 3
 """Suspect a GPU after this many early failures in a row."""
 EARLY_FAILURE_S = 600.0
 """A job that runs for longer has computed, even if it reports no progress."""
-_UNREADY_PAUSE_S = 5.0
-"""Pause of the slots of a GPU that does not answer."""
+_UNREADY_PAUSE_S, _MAX_UNREADY_PAUSE_S = 5.0, 300.0
+"""Pause of the slots of a GPU that does not answer; doubled while no job computes or ends there."""
 LOST_GPU_GRACE_S = 60.0
 """Bench a GPU that is lost for this long."""
 
@@ -78,6 +78,8 @@ class _Card:
     """The driver's last failure to answer."""
     paused_until: float = 0.0
     """End of the pause after that failure, monotonic seconds."""
+    pause_s: float = 0.0
+    """Length of that pause; 0 once a job has computed or ended there."""
     failed: list[int] = field(default_factory=list)
     """Jobs that have failed early on it since the last one that computed."""
     suspected: str | None = None
@@ -141,8 +143,9 @@ class SlotBoard:
     def pause(self, slot: str, reason: str) -> float:
         """Pauses all slots of a GPU that does not answer. Returns the seconds."""
         card = self._card(self.slots[slot])
-        card.unready, card.paused_until = reason, time.monotonic() + _UNREADY_PAUSE_S
-        return _UNREADY_PAUSE_S
+        card.pause_s = min(max(_UNREADY_PAUSE_S, 2 * card.pause_s), _MAX_UNREADY_PAUSE_S)
+        card.unready, card.paused_until = reason, time.monotonic() + card.pause_s
+        return card.pause_s
 
     def set_awaited(self, reasons: Mapping[str, str]) -> bool:
         """Closes the slots of GPUs used by others (`reasons` by UUID), opens the rest. Returns True if any changed."""
@@ -206,6 +209,7 @@ class SlotBoard:
 
     def judge(self, engine_slot: EngineSlot, worker: Worker) -> tuple[int, ...]:
         """Judges a slot's GPU by the end of a job. Returns the jobs to requeue, the worker's own last, if any."""
+        self._card(engine_slot).pause_s = 0.0
         if engine_slot.gpu_uuid is None or worker.state is WorkerState.STOPPED:
             return ()
         failure, attempt, job, sample = worker.failure, worker.attempt, worker.task.job, engine_slot.sample
@@ -223,11 +227,13 @@ class SlotBoard:
         return self._suspect(engine_slot, job, failure.reason)
 
     def check_witnesses(self, workers: Iterable[Worker]) -> None:
-        """Benches a suspected GPU once one of its failed jobs computes on another."""
+        """Notes which GPUs compute. Benches a suspected one once one of its failed jobs computes on another."""
         for worker in workers:
             job = worker.task.job or 0
-            if job in self._witnesses and (attempt := worker.attempt) is not None and _has_computed(attempt):
-                self._resolve_suspicion(job, computed=True)
+            if (attempt := worker.attempt) is not None and _has_computed(attempt):
+                self._card(self.slots[worker.slot.name]).pause_s = 0.0
+                if job in self._witnesses:
+                    self._resolve_suspicion(job, computed=True)
 
     def _suspect(self, engine_slot: EngineSlot, job: int, reason: str) -> tuple[int, ...]:
         """Counts an early failure, perhaps the GPU's fault. Returns the same as `judge`.
@@ -282,11 +288,11 @@ class SlotBoard:
 
     def _shortage(self, job: JobRecord, slot: str) -> str | None:
         """Describes the shortage of memory for a job on a slot; None if it may fit."""
-        if job.last.memory_peak_mib is None:
+        if _peak_mib(job, slot) is None:
             return None
         uuid, slots = self.slots[slot].gpu_uuid, self.slots
         running = [
-            (slots[name], self.queue.records[number])
+            (slots[name], _peak_mib(self.queue.records[number], name))
             for name, number in self.jobs.items()
             if name != slot and slots[name].gpu_uuid == uuid
         ]
@@ -377,6 +383,12 @@ class SlotBoard:
 def _has_computed(attempt: Attempt) -> bool:
     """Returns True if an attempt got further than a broken GPU allows."""
     return attempt.had_progress or attempt.elapsed_s(clock.now()) >= EARLY_FAILURE_S
+
+
+def _peak_mib(job: JobRecord, slot: str) -> float | None:
+    """Returns a job's last peak of memory; None if it was measured on another node, which may have other GPUs, or lie."""
+    is_same_node = (job.slot or "").rpartition("/")[0] == slot.rpartition("/")[0]
+    return job.last.memory_peak_mib if is_same_node else None
 
 
 def _suffices(slots: Sequence[str], width: int, only: str | None) -> bool:

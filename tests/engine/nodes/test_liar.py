@@ -1,9 +1,12 @@
 """A node whose agent lies harms its own slots alone (`liar.py`)."""
 
 import asyncio
+import contextlib
 import sys
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import AsyncMock, MagicMock
 
 import msgspec
@@ -15,12 +18,28 @@ from gmg_tui.engine.launchers.launcher import Launcher
 from gmg_tui.engine.nodes.node import Node
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
 from gmg_tui.engine.nodes.states import AttemptReport, Report, SlotReport
-from gmg_tui.model import NO_ATTEMPT, Checkpoint, Curve, GpuSample, NodesSpec, Slot, TuneSpec, Worker, WorkerState
+from gmg_tui.engine.workers.restart_policy import HEALTHY_S
+from gmg_tui.model import (
+    NO_ATTEMPT,
+    Alert,
+    Checkpoint,
+    Curve,
+    GpuSample,
+    NodesSpec,
+    Severity,
+    Slot,
+    TuneSpec,
+    Worker,
+    WorkerState,
+)
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.tuning import TrialState
+from gmg_tui.scripts.checkpoints import MAX_KEPT, before_nan
+from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.session.protocol import Action
 from tests.engine.harness import FAKE, program, running, spec_for, sweep_for
 from tests.engine.nodes.fleets import ENDLESS
+from tests.patience import eventually
 
 _NODES = NodesSpec("ssh:good,evil")
 
@@ -115,24 +134,55 @@ async def test_a_tuning_goes_on_where_one_of_two_nodes_says_that_the_script_cann
         assert not run.snapshot.tuning.ended
 
 
-async def test_a_new_checkpoint_is_no_older_than_the_attempt_whatever_its_node_reports() -> None:
+@contextlib.asynccontextmanager
+async def _attempt(task: Task) -> AsyncIterator[tuple[RemoteAttempt, asyncio.Task[Outcome]]]:
+    """An attempt that node n1 has been told to run."""
     node = Node("n1", spec_for(nodes=NodesSpec("local")), MagicMock(spec=Launcher), lambda: None, lambda _: None)
     node.available.set()
-    earlier, forged = Checkpoint("/runs/1.pt", 5.0), Checkpoint("/thesis.pt", 6.0)
-    task = Task((), {}, 0, 1, checkpoints=(earlier,))
     attempt = RemoteAttempt(node, MagicMock(reserve=AsyncMock(), slot=Slot("n1/cpu0", node="n1"), task=task))
-    began, running = time.time(), asyncio.create_task(attempt.run())
-    await asyncio.sleep(0.05)
-    newest = structs.replace(NO_ATTEMPT, number=1, checkpoints=(earlier, forged))
-    attempt.apply_report(
-        AttemptReport(attempt.assignment.key, Worker("n1/cpu0", 0, WorkerState.RUNNING, newest=newest))
-    )
-    first, second = attempt.record().checkpoints
-    assert first == earlier
-    assert second.path == forged.path
-    assert second.saved >= began
+    running = asyncio.create_task(attempt.run())
+    await eventually(lambda: attempt.assignment)
+    yield attempt, running
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+def _report(attempt: RemoteAttempt, outcome: Outcome | None = None, **newest: Any) -> AttemptReport:
+    view = Worker("n1/cpu0", 0, WorkerState.RUNNING, newest=structs.replace(NO_ATTEMPT, **newest))
+    return AttemptReport(attempt.assignment.key, view, None, outcome)
+
+
+async def test_a_new_checkpoint_is_no_older_than_the_attempt_whatever_its_node_reports() -> None:
+    earlier, forged = Checkpoint("/runs/1.pt", 5.0), Checkpoint("/thesis.pt", 6.0)
+    began = time.time()
+    async with _attempt(Task((), {}, 0, 1, checkpoints=(earlier,))) as (attempt, _):
+        attempt.apply_report(_report(attempt, number=1, checkpoints=(earlier, forged)))
+        first, second = attempt.record().checkpoints
+        assert first == earlier
+        assert second.path == forged.path
+        assert second.saved >= began - 1e-3
+
+
+@pytest.mark.parametrize("invented", [0, 20])
+async def test_a_node_can_make_no_checkpoint_of_another_forgotten(invented: int) -> None:
+    known = tuple(Checkpoint(f"/runs/{number}.pt", float(number)) for number in range(1, 4))
+    lies = tuple(Checkpoint(f"/lie/{number}.pt", time.time() + number) for number in range(invented))
+    async with _attempt(Task((), {}, 0, 1, checkpoints=known)) as (attempt, _):
+        nan = Alert("nan", Severity.ERROR, "loss is NaN", 1.0)
+        attempt.apply_report(_report(attempt, number=1, checkpoints=lies, alerts=(nan,)))
+        record = attempt.record()
+        assert record.checkpoints[:3] == known
+        assert set(known) <= set(before_nan(structs.replace(record, started=0.0)))
+        assert len(record.checkpoints) <= MAX_KEPT
+
+
+async def test_an_attempt_is_no_longer_healthy_or_unready_than_its_engine_saw() -> None:
+    async with _attempt(Task((), {}, 0, 1)) as (attempt, running):
+        end = Outcome(Failure(FailureKind.UNKNOWN, "", ""), running_s=1e9, unprepared=True, unready="GPU busy")
+        attempt.apply_report(_report(attempt, end, number=1, pid=1, exit_code=1))
+        outcome = await running
+        assert outcome.running_s < HEALTHY_S
+        assert (outcome.unprepared, outcome.unready) == (False, None)
 
 
 @pytest.mark.parametrize("kind", ["leaves"], indirect=True)
@@ -162,17 +212,12 @@ async def test_curves_are_limited_by_points_and_over_all_slots() -> None:
             node._apply_report(report(points, curves))
 
 
-async def test_a_stop_that_nobody_here_asked_for_is_a_failure() -> None:
-    node = Node("n1", spec_for(nodes=NodesSpec("local")), MagicMock(spec=Launcher), lambda: None, lambda _: None)
-    node.available.set()
-    task = Task((), {}, 0, 1)
-    attempt = RemoteAttempt(node, MagicMock(reserve=AsyncMock(), slot=Slot("n1/cpu0", node="n1"), task=task))
-    running = asyncio.create_task(attempt.run())
-    await asyncio.sleep(0.05)
-    view = Worker("n1/cpu0", 0, WorkerState.STOPPED, newest=structs.replace(NO_ATTEMPT, number=1))
-    attempt.apply_report(AttemptReport(attempt.assignment.key, view, None, Outcome(cause=StopCause.COMMAND)))
-    outcome = await running
-    assert (outcome.by_user, outcome.failure.reason) == (False, "stopped by n1")
+@pytest.mark.parametrize("cause", StopCause)
+async def test_a_stop_that_nobody_here_asked_for_is_a_failure(cause: StopCause) -> None:
+    async with _attempt(Task((), {}, 0, 1)) as (attempt, running):
+        attempt.apply_report(_report(attempt, Outcome(cause=cause), number=1))
+        outcome = await running
+        assert (outcome.cause, outcome.failure.reason) == (None, "stopped by n1")
 
 
 async def test_an_agent_that_reads_nothing_is_connected_anew() -> None:
