@@ -3,6 +3,7 @@
 The workers of a group are the ranks of one job: they start, end and restart together.
 """
 
+import heapq
 from collections.abc import Sequence
 
 from msgspec import Struct, structs
@@ -11,6 +12,8 @@ from gmg_tui.model.alert import Alert
 from gmg_tui.model.attempt import NO_ATTEMPT, Attempt, Fps, Progress, mean, sum_known
 from gmg_tui.model.states import Moment, Phase, WorkerState
 
+MAX_JOB_CHECKPOINTS = 100
+"""Newest checkpoints to keep of all ranks and attempts of a job: no node can push out those of the others."""
 _SAVING = "saving"
 """Displayed as the state while Genesis saves its kernels."""
 _LOST = "lost"
@@ -222,6 +225,7 @@ def combine_ranks(attempts: Sequence[Attempt]) -> Attempt:
     nans = (alert for attempt in attempts for alert in attempt.alerts if alert.kind == "nan")
     nan = min(nans, key=lambda alert: alert.since, default=None)
     peaks_mib = [attempt.memory_peak_mib for attempt in attempts if attempt.memory_peak_mib is not None]
+    saved = heapq.merge(*(attempt.checkpoints for attempt in attempts), key=lambda checkpoint: checkpoint.saved)
     return structs.replace(
         lead,
         fps=fps,
@@ -230,5 +234,5 @@ def combine_ranks(attempts: Sequence[Attempt]) -> Attempt:
         power_mean_w=power_w,
         energy_j=sum_known(attempt.energy_j for attempt in attempts),
         alerts=(*(alert for alert in lead.alerts if alert.kind != "nan"), *([nan] if nan is not None else ())),
-        checkpoints=max((rank.checkpoints for rank in attempts), key=lambda files: files[-1].saved if files else 0.0),
+        checkpoints=tuple({checkpoint.path: checkpoint for checkpoint in saved}.values())[-MAX_JOB_CHECKPOINTS:],
     )

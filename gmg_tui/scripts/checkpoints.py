@@ -16,9 +16,10 @@ from msgspec import structs
 from gmg_tui.machine.files import components
 from gmg_tui.machine.folders import owners, user_name
 from gmg_tui.model import Attempt, Checkpoint
+from gmg_tui.model.worker import MAX_JOB_CHECKPOINTS
 
 MAX_CHECKPOINTS = 20
-"""Checkpoints to keep per attempt, the newest."""
+"""Newest checkpoints to keep per attempt, if it did not begin with more."""
 _NOBODY_UID = 65534
 MAX_ENTRIES = 10_000
 """Folder entries to search for a renamed file."""
@@ -61,8 +62,8 @@ class Trust(NamedTuple):
         return None
 
 
-def merge(*lists: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
-    """Merges lists of checkpoints by time. Returns the newest `MAX_CHECKPOINTS`, one per path, oldest first.
+def merge(*lists: Iterable[Checkpoint], limit: int = MAX_JOB_CHECKPOINTS) -> tuple[Checkpoint, ...]:
+    """Merges lists of checkpoints by time. Returns the newest, one per path, oldest first.
 
     Keeps the order within each list: the system clock may have been set back in between.
     """
@@ -70,7 +71,7 @@ def merge(*lists: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
     for checkpoint in heapq.merge(*lists, key=lambda checkpoint: checkpoint.saved):
         by_path.pop(checkpoint.path, None)
         by_path[checkpoint.path] = checkpoint
-    return tuple(by_path.values())[-MAX_CHECKPOINTS:]
+    return tuple(by_path.values())[-limit:]
 
 
 def before_nan(*ranks: Attempt) -> tuple[Checkpoint, ...]:

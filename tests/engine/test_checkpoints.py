@@ -10,6 +10,7 @@ import pytest
 from msgspec import structs
 
 from gmg_tui.model import (
+    NO_ATTEMPT,
     Alert,
     AlertAction,
     Attempt,
@@ -243,10 +244,18 @@ async def test_a_job_continues_from_a_checkpoint_saved_after_its_engine_was_kill
     assert (job.state, job.last.continued_from) == (WorkerState.FINISHED, str(tmp_path / "model_2.pt"))
 
 
-def test_the_ledger_keeps_the_newest_of_each_path() -> None:
+def test_no_rank_pushes_out_the_checkpoints_of_the_others() -> None:
+    saved = tuple(Checkpoint(f"/{number}", number) for number in range(MAX_CHECKPOINTS))
+    lies = tuple(Checkpoint(f"/lie/{number}", 1e6 + number) for number in range(MAX_CHECKPOINTS))
+    ranks = [structs.replace(NO_ATTEMPT, number=1, checkpoints=files) for files in (saved, lies)]
+    assert set(before_nan(*ranks)) == set(combine_ranks(ranks).checkpoints) == {*saved, *lies}
 
+
+def test_the_ledger_keeps_the_newest_of_each_path() -> None:
     many = [Checkpoint(f"/{number}", number) for number in range(30)]
-    kept = merge(many, [Checkpoint("/latest", 35.0), Checkpoint("/latest", 36.0), Checkpoint("/29", 40.0)])
+    kept = merge(
+        many, [Checkpoint("/latest", 35.0), Checkpoint("/latest", 36.0), Checkpoint("/29", 40.0)], limit=MAX_CHECKPOINTS
+    )
     assert len(kept) == MAX_CHECKPOINTS
     assert [(each.path, each.saved) for each in kept[-2:]] == [("/latest", 36.0), ("/29", 40.0)]
     set_back = [Checkpoint("/before", 40.0), Checkpoint("/after", 30.0)]

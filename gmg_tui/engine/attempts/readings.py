@@ -163,7 +163,8 @@ class Readings:
             progress = self.reader.progress
             label = f"{progress.unit} {progress.done:,.0f}" if progress is not None else None
             saved = (structs.replace(file, progress=label) for file in files)
-            self.checkpoints = checkpoints.merge(self.checkpoints, saved)
+            limit = max(checkpoints.MAX_CHECKPOINTS, len(self.checkpoints))
+            self.checkpoints = checkpoints.merge(self.checkpoints, saved, limit=limit)
         if self.counts.phase is not None and self.reader.reach(*self.counts.phase):
             self._on_print()
 

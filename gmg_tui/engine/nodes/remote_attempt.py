@@ -20,7 +20,7 @@ from gmg_tui.engine.nodes.states import Assignment, AttemptReport, decode_curves
 from gmg_tui.model import NO_ATTEMPT, Curve, Details, HotSpot, Sign, SpeedFacts, Stacks, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import torchrun
-from gmg_tui.scripts.checkpoints import MAX_KEPT
+from gmg_tui.scripts.checkpoints import MAX_CHECKPOINTS
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.torchrun import Rendezvous
 
@@ -183,22 +183,24 @@ class RemoteAttempt:
         newest = view.newest
         if newest.number and self.assignment is not None:
             number = self.task.attempt_number(self.assignment.task.rendezvous)
-            known = self.task.checkpoints
-            saved = tuple(
-                structs.replace(checkpoint, saved=max(checkpoint.saved, self._assigned_at))
+            known, now = self.task.checkpoints, clock.now()
+            saved = [
+                structs.replace(checkpoint, saved=min(max(checkpoint.saved, self._assigned_at), now))
                 for checkpoint in newest.checkpoints
                 if checkpoint not in known
-            )
+            ]
             newest = structs.replace(
                 newest,
                 number=number,
                 given=self.task.given,
                 env=self.task.given_env,
-                checkpoints=(*known[-MAX_KEPT // 2 :], *saved[-MAX_KEPT // 2 :]),
+                checkpoints=(*known, *saved[-MAX_CHECKPOINTS // 2 :]),
                 alerts=tuple(
                     structs.replace(alert, since=max(alert.since, self._assigned_at)) for alert in newest.alerts
                 ),
             )
+        else:
+            newest = NO_ATTEMPT
         peak_mib, gpu = newest.memory_peak_mib, self.slot.gpu
         if peak_mib is not None and gpu is not None and peak_mib > (gpu.memory_total_mib or peak_mib):
             newest = structs.replace(newest, memory_peak_mib=None)

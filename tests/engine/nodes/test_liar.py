@@ -34,7 +34,7 @@ from gmg_tui.model import (
 )
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.tuning import TrialState
-from gmg_tui.scripts.checkpoints import MAX_KEPT, before_nan
+from gmg_tui.scripts.checkpoints import MAX_CHECKPOINTS, before_nan
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.session.protocol import Action
 from tests.engine.harness import FAKE, program, running, spec_for, sweep_for
@@ -173,7 +173,7 @@ async def test_a_node_can_make_no_checkpoint_of_another_forgotten(invented: int)
         record = attempt.record()
         assert record.checkpoints[:3] == known
         assert set(known) <= set(before_nan(structs.replace(record, started=0.0)))
-        assert len(record.checkpoints) <= MAX_KEPT
+        assert len(record.checkpoints) <= MAX_CHECKPOINTS
 
 
 async def test_an_attempt_is_no_longer_healthy_or_unready_than_its_engine_saw() -> None:
