@@ -192,7 +192,7 @@ def _resolve_script(script: str, folder: Path) -> Path:
 
 def _session_settings(spec: RunSpec, jobs: Sequence[JobRecord]) -> Settings:
     """Returns a sweep's settings; defaults are the values that all jobs share, except jobs with their own arguments."""
-    first, *others = jobs = [job for job in jobs if job.args is None]
+    first, *others = jobs = [job for job in jobs if job.args is None] or jobs
     shared = {key: value for key, value in first.values.items() if all(job.values.get(key) == value for job in others)}
     ranks: int | str | None = first.world_size
     if any(job.world_size != ranks for job in others):

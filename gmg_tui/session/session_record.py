@@ -299,11 +299,13 @@ def clear_lost(report: Callable[[str], None]) -> None:
     A killed engine's watchdog holds the lock while it ends the workers: processes are left only if it died too.
     Calls `report` with a line for each killed process and each error.
     """
-    for entry in list_sessions():
+    entries = list_sessions()
+    running_ids = {entry.record.session.id for entry in entries if entry.state == "running"}
+    for entry in entries:
         if entry.state != "lost" or entry.record.lost:
             continue
         session = entry.record.session
-        if _is_copy(entry):
+        if session.id in running_ids or _is_copy(entry):
             continue  # the original may be running
         if stuck := _kill_leftovers(session, report):
             # Leave the record unchanged, so that the next command tries again.
@@ -360,7 +362,10 @@ def _kill_leftovers(session: Session, report: Callable[[str], None]) -> list[int
 
 
 def processes_of(session: Session) -> list[processes.Proc]:
-    """Returns the processes with the id of `session` in their environment, except this one, its ancestors and zombies."""
+    """Returns this user's processes with the id of `session` in their environment.
+
+    Zombies are left out, as are this process and its ancestors.
+    """
     running, found = processes.scan().by_pid, list[processes.Proc]()
     spared, pid = set[int](), os.getpid()
     while pid in running:
@@ -368,6 +373,7 @@ def processes_of(session: Session) -> list[processes.Proc]:
         pid = running[pid].parent
     for process in running.values() if session.id else ():
         with suppress(OSError):  # another user's, or it has ended
-            if process.pid not in spared and processes.read_variable(process.pid, "GMG_SESSION_ID") == session.id:
+            is_own = Path(f"/proc/{process.pid}").stat().st_uid == os.getuid() and process.pid not in spared
+            if is_own and processes.read_variable(process.pid, "GMG_SESSION_ID") == session.id:
                 found.append(process)
     return found

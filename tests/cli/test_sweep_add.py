@@ -7,9 +7,12 @@ import pytest
 
 from gmg_tui import session as sessions
 from gmg_tui.cli.attach import await_end
+from gmg_tui.cli.sweep import _session_settings
+from gmg_tui.model import JobRecord
 from gmg_tui.session import STORE
 from gmg_tui.session.store import reader
 from tests.cli.scripted import gmg
+from tests.engine.harness import spec_for
 from tests.patience import LONG_S
 
 JOB = str(Path(__file__).parents[1] / "job.py")
@@ -55,6 +58,11 @@ def test_added_jobs_run_with_the_values_that_all_others_share(begun: Path, tmp_p
     }
     after = gmg("sweep", "--add", "old", "--set", "lr=1")
     assert (after.returncode, after.stderr) == (1, "gmg-tui: old has ended; start another sweep\n")
+
+
+def test_a_sweep_whose_jobs_all_have_arguments_of_their_own_has_defaults() -> None:
+    jobs = [JobRecord(number, f"job-{number}", {"lr": number, "wd": 3}, args=("--x",)) for number in (1, 2)]
+    assert _session_settings(spec_for("--lr", "{lr}"), jobs).defaults == {"wd": 3}
 
 
 @pytest.mark.parametrize(

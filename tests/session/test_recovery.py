@@ -127,6 +127,9 @@ def test_a_copy_of_a_running_session_ends_none_of_its_processes(monkeypatch: pyt
     copy = shutil.copytree(engine.folder, engine.folder.with_name("copy"))
     entry = sessions.inspect(copy)
     assert entry.state == "lost"
+    spec = structs.replace(engine.session.spec, folder=str(copy))  # a stranger's copy may name itself
+    data = msgspec.json.encode(sessions.Record(structs.replace(engine.session, spec=spec), engine.briefs))
+    (copy / sessions.RECORD).write_bytes(data)
     monkeypatch.setattr(session_record, "processes_of", pytest.fail)
     sessions.clear_lost(pytest.fail)
     os.close(descriptor)

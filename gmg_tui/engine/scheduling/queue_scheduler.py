@@ -134,7 +134,8 @@ class QueueScheduler:
         lead, waiting = run.lead, WorkerState.WAITING
         unready = next((worker for worker in run.workers if worker.unready is not None), None)
         if unready is not None:
-            pause_s = self.board.pause(unready.slot.name, unready.unready or "")
+            had_process = unready.attempt is not None and unready.attempt.pid is not None
+            pause_s = self.board.pause(unready.slot.name, unready.unready or "", had_process=had_process)
             asyncio.get_running_loop().call_later(pause_s, self._wake.set)
         is_open = self.source is None or not self.source.ended
         if unready is not None and is_open and not run.stopped:

@@ -18,7 +18,7 @@ MAX_EARLY_FAILURES = 3
 EARLY_FAILURE_S = 600.0
 """A job that runs for longer has computed, even if it reports no progress."""
 _UNREADY_PAUSE_S, _MAX_UNREADY_PAUSE_S = 5.0, 300.0
-"""Pause of the slots of a GPU that does not answer; doubled while no job computes or ends there."""
+"""Pause of the slots of a GPU that does not answer; doubled while no job gets a process there."""
 LOST_GPU_GRACE_S = 60.0
 """Bench a GPU that is lost for this long."""
 
@@ -79,7 +79,7 @@ class _Card:
     paused_until: float = 0.0
     """End of the pause after that failure, monotonic seconds."""
     pause_s: float = 0.0
-    """Length of that pause; 0 once a job has computed or ended there."""
+    """Length of that pause; 0 once a job has ended there."""
     failed: list[int] = field(default_factory=list)
     """Jobs that have failed early on it since the last one that computed."""
     suspected: str | None = None
@@ -140,10 +140,11 @@ class SlotBoard:
             self._clear_suspicion(card)
             self._requeued = {job: other for job, other in self._requeued.items() if other is not card}
 
-    def pause(self, slot: str, reason: str) -> float:
-        """Pauses all slots of a GPU that does not answer. Returns the seconds."""
+    def pause(self, slot: str, reason: str, *, had_process: bool = False) -> float:
+        """Pauses all slots of a GPU that does not answer, or whose job lost its process. Returns the seconds."""
         card = self._card(self.slots[slot])
-        card.pause_s = min(max(_UNREADY_PAUSE_S, 2 * card.pause_s), _MAX_UNREADY_PAUSE_S)
+        longer_s = 0.0 if had_process else 2 * card.pause_s
+        card.pause_s = min(max(_UNREADY_PAUSE_S, longer_s), _MAX_UNREADY_PAUSE_S)
         card.unready, card.paused_until = reason, time.monotonic() + card.pause_s
         return card.pause_s
 
@@ -227,13 +228,11 @@ class SlotBoard:
         return self._suspect(engine_slot, job, failure.reason)
 
     def check_witnesses(self, workers: Iterable[Worker]) -> None:
-        """Notes which GPUs compute. Benches a suspected one once one of its failed jobs computes on another."""
+        """Benches a suspected GPU once one of its failed jobs computes on another."""
         for worker in workers:
             job = worker.task.job or 0
-            if (attempt := worker.attempt) is not None and _has_computed(attempt):
-                self._card(self.slots[worker.slot.name]).pause_s = 0.0
-                if job in self._witnesses:
-                    self._resolve_suspicion(job, computed=True)
+            if job in self._witnesses and (attempt := worker.attempt) is not None and _has_computed(attempt):
+                self._resolve_suspicion(job, computed=True)
 
     def _suspect(self, engine_slot: EngineSlot, job: int, reason: str) -> tuple[int, ...]:
         """Counts an early failure, perhaps the GPU's fault. Returns the same as `judge`.
