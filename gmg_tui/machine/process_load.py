@@ -15,7 +15,7 @@ from gmg_tui.machine.processes import PAGE_MIB, TICKS_PER_S, Proc
 from gmg_tui.model import Load
 
 _IDLE_PCT = 1.0
-"""Percent of a core above which a process is busy: one that polls uses less, one that compiles a whole core."""
+"""Percent of a core above which a process is busy: one that polls uses less, one that compiles uses a whole core."""
 _SPAN_S, _SAMPLES = 0.8, 16  # samples of the main thread during the measurement
 _MAX_THREADS = 2048
 _WAIT_CALLS = {
@@ -101,7 +101,7 @@ class Activity:
         return self.idle_for_s(self._updated_at or 0.0)
 
     def describe_idleness(self, now: float) -> str:
-        """Describes the idleness, such as `no output for 74 s, 0.0 s CPU`, or a process's stop."""
+        """Describes the idleness, such as `no output for 74 s, 0.0 s CPU`, or why a process is stopped."""
         return self.stopped or f"no output for {now - self._output_at:.0f} s, {self._silent_cpu_s:.1f} s CPU"
 
 

@@ -30,7 +30,7 @@ class GpuHealth(Struct, frozen=True, omit_defaults=True):
     ecc_corrected: int | None = None
     ecc_uncorrected: int | None = None
     remap_pending: bool | None = None
-    """True if a memory row is remapped at the next reset of the GPU."""
+    """True if a memory row will be remapped at the next reset of the GPU."""
     remap_failed: bool | None = None
     memory_temperature_c: float | None = None
     memory_temperature_max_c: float | None = None
@@ -56,10 +56,10 @@ class GpuHealth(Struct, frozen=True, omit_defaults=True):
 
 
 class Gpu(Struct, frozen=True, omit_defaults=True):
-    """The constants of a GPU, or of a MIG instance of a GPU, as reported by NVML."""
+    """The fixed properties of a GPU or a MIG instance, as reported by NVML."""
 
     index: int
-    """NVML index, in PCI bus order; for a MIG instance its GPU's."""
+    """NVML index, in PCI bus order; for a MIG instance, that of its GPU."""
     uuid: str
     """`GPU-…`, or `MIG-…` for an instance."""
     name: str

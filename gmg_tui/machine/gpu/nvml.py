@@ -17,8 +17,8 @@ from gmg_tui.model import Gpu, GpuHealth, GpuSample
 
 __all__ = ["Nvml", "NvmlUnavailable"]
 
-_MAX_CUDA = 99_990
-"""The highest plausible version in NVML's form: 99.9."""
+_MAX_CUDA_VERSION = 99_990
+"""The highest plausible CUDA version, 99.99, as NVML encodes it."""
 RETRY_S = 10.0
 """Seconds between attempts to reach a lost GPU or driver."""
 
@@ -29,12 +29,12 @@ class _Card:
     def __init__(self, uuid: str) -> None:
         """Raises `pynvml.NVMLError` if it does not answer."""
         self.handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-        self.slow: GpuSample | None = None
+        self.slow_metrics: GpuSample | None = None
         self.gpm: Gpm | None = None
         self.xids: health.XidEvents | None = None
 
     def free(self) -> None:
-        """Frees NVML's memory for this GPU. NVML must answer, or be shut down next."""
+        """Frees NVML's memory for this GPU. Call only while NVML answers, or right before shutting it down."""
         if self.gpm is not None:
             self.gpm.free()
         if self.xids is not None:
@@ -42,7 +42,7 @@ class _Card:
 
 
 class Nvml:
-    """One initialisation of NVML.
+    """A connection to NVML, reopened once a lost driver is back.
 
     Keeps the handles of GPUs, since a look-up by UUID costs more than a query. Any method may block as long as the driver
     does; unless noted, any thread may call it.
@@ -55,7 +55,7 @@ class Nvml:
         self._retry_at = 0.0
         self._lock = threading.Lock()
         self._cards: dict[str, _Card] = {}
-        """By UUID, as the dictionaries below."""
+        """By UUID, like the dictionaries below."""
         self._trouble: dict[str, tuple[float, GpuSample]] = {}
         """The time of the next attempt (monotonic seconds) for each GPU in trouble, and its sample until then."""
         self._healths: dict[str, GpuHealth] = {}
@@ -84,7 +84,7 @@ class Nvml:
 
         Raises `NvmlUnavailable` if NVML as a whole does not answer.
         """
-        self._require()
+        self._require_nvml()
         gpus: list[Gpu] = []
         try:
             for index in range(pynvml.nvmlDeviceGetCount()):
@@ -100,7 +100,7 @@ class Nvml:
 
     def index_of(self, uuid: str) -> int:
         """Returns the current NVML index of a GPU. Raises `NvmlUnavailable` if the GPU or NVML does not answer."""
-        self._require()
+        self._require_nvml()
         try:
             return int(pynvml.nvmlDeviceGetIndex(pynvml.nvmlDeviceGetHandleByUUID(uuid)))
         except pynvml.NVMLError as error:
@@ -111,18 +111,18 @@ class Nvml:
     def check_health(self, gpu: Gpu) -> GpuHealth | None:
         """Reads the health of a GPU, or of a MIG instance's GPU, for later samples.
 
-        Returns None if there is none, or the GPU or NVML does not answer.
+        Returns None if no health is known, or if the GPU or NVML does not answer.
         """
         if self.error is not None:
             return None
         uuid = gpu.parent_uuid or gpu.uuid
         try:
-            read = health.read(Query(self._card(uuid).handle))
+            current = health.read(Query(self._card(uuid).handle))
         except pynvml.NVMLError:
             return None  # `read` reports the error, and schedules the next attempt
         with self._lock:
             before = self._healths.get(uuid, GpuHealth())
-            new = health.judge(structs.replace(read, xids=before.xids))
+            new = health.judge(structs.replace(current, xids=before.xids))
             if new != GpuHealth():
                 self._healths[uuid] = new
             return self._healths.get(uuid)
@@ -130,7 +130,7 @@ class Nvml:
     def poll_xids(self, gpus: Iterable[Gpu]) -> bool:
         """Adds the new Xids of these GPUs to later samples, without waiting. Returns True if there were any.
 
-        A GPU is registered once it answers. Call it in one thread only.
+        Registers each GPU once it answers. Call from one thread only.
         """
         if self.error is not None:
             return False
@@ -153,7 +153,7 @@ class Nvml:
         """Returns a sample of `gpu`. Errors of the GPU or of NVML are in the sample, never raised.
 
         Args:
-            gpu: The GPU or MIG instance. Instances report memory and processes only.
+            gpu: The GPU or MIG instance. Instances report only memory, processes and SM activity.
             slow: True to refresh fan, PCIe, limits and processes too.
             activity: True to measure SM activity between reads, all of which must then come from one thread.
         """
@@ -184,9 +184,9 @@ class Nvml:
     @staticmethod
     def _query_sample(card: _Card, uuid: str, slow: bool) -> GpuSample:
         query = Query(card.handle)
-        if slow or card.slow is None:
-            card.slow = nvml_metrics.read_slow(query, uuid)
-        sample = nvml_metrics.read_fast(query, card.slow)
+        if slow or card.slow_metrics is None:
+            card.slow_metrics = nvml_metrics.read_slow(query, uuid)
+        sample = nvml_metrics.read_fast(query, card.slow_metrics)
         if query.refusal and sample == GpuSample(uuid=uuid):
             return GpuSample(uuid=uuid, error=query.refusal)
         return sample
@@ -205,7 +205,7 @@ class Nvml:
         self._trouble[gpu.uuid] = (time.monotonic() + self._retry_s, sample)
         return sample
 
-    def _require(self) -> None:
+    def _require_nvml(self) -> None:
         if not self._answers():
             raise NvmlUnavailable(self.error)
 
@@ -219,7 +219,7 @@ class Nvml:
     def _revive(self) -> bool:
         if time.monotonic() < self._retry_at:
             return False
-        with contextlib.suppress(pynvml.NVMLError):  # remains of the failed initialisation
+        with contextlib.suppress(pynvml.NVMLError):  # release the dead initialisation first
             pynvml.nvmlShutdown()
         try:
             pynvml.nvmlInit()
@@ -230,7 +230,7 @@ class Nvml:
         return True
 
     def _fail(self, error: pynvml.NVMLError) -> NvmlUnavailable:
-        """Records that NVML as a whole does not answer, so that all handles are invalid."""
+        """Records that NVML as a whole does not answer. All handles become invalid."""
         trouble = driver.unavailable_error(error)
         self.error = str(trouble)
         self._retry_at = time.monotonic() + self._retry_s
@@ -256,9 +256,9 @@ def driver_version() -> str | None:
 
 
 def cuda_version() -> str | None:
-    """Returns the newest CUDA that the driver runs, such as 12.8; None if unknown."""
+    """Returns the newest CUDA version that the driver supports, such as 12.8; None if unknown."""
     try:
-        version = driver.if_plausible(int(pynvml.nvmlSystemGetCudaDriverVersion_v2()), _MAX_CUDA)
+        version = driver.if_plausible(int(pynvml.nvmlSystemGetCudaDriverVersion_v2()), _MAX_CUDA_VERSION)
     except pynvml.NVMLError:
         return None
     return f"{version // 1000}.{version % 1000 // 10}" if version else None
