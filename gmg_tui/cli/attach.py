@@ -24,7 +24,10 @@ _POLL_S = 0.05
 
 
 def attach(name: str | None, options: Options, *, readonly: bool) -> int:
-    """Opens the screen on a running session, or on a named ended one; returns the exit status. Raises `GmgError`."""
+    """Opens the screen on a running session or, if named, on one that has ended.
+
+    Returns the exit status. Raises `GmgError`.
+    """
     from gmg_tui import ui
     from gmg_tui.session.client import EngineClient
 
@@ -72,7 +75,7 @@ def draws_utf8(environ: Mapping[str, str], encoding: str) -> bool:
 
 
 def show(socket: Path, options: Options, *, session_id: str = "", readonly: bool = False) -> int | None:
-    """Opens the screen on a session; if the session ends there, prints its results.
+    """Opens the screen on a session. Prints the results if the session ends while the screen is open.
 
     `session_id` is the expected session's id, empty for any. Returns the exit status; None if the user detached. Raises
     `GmgError` if the engine died.
@@ -115,7 +118,7 @@ def conclude(spec: RunSpec, status: int, best: str | None = None) -> int:
         if status == _INTERRUPTED:
             note(sessions.resume_hint(spec))
         elif status:
-            note(f"the tuning has no answer; for its trials: gmg-tui report {spec.name}")
+            note(f"the tuning found no answer; for its trials: gmg-tui report {spec.name}")
     elif spec.sweep is not None:
         from gmg_tui.results import report as report_data
         from gmg_tui.results import report_text

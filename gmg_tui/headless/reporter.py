@@ -32,7 +32,7 @@ from gmg_tui.session.protocol import Lines
 _AMOUNT = re.compile(r"[\d:.]+")
 """An amount; a text in which only amounts have changed is not reported again."""
 _LOST = re.compile(r"^(\S+: lost since [\d:]+).*")
-"""The note on a lost node, which captures the constant part before a countdown."""
+"""The note on a lost node; the group captures all but the reason, which may change."""
 _MIN_STATUS_INTERVAL_S = 5.0
 _WAITING_STATES = frozenset({WorkerState.WAITING, WorkerState.RESTARTING, WorkerState.STOPPING})
 
@@ -52,7 +52,7 @@ class Reporter:
         self._reported: set[tuple[str, str]] = set()
         """The subjects and texts of notes that are reported only once."""
         self.jobs_reported = 0
-        """The number of reported jobs, without those that have started again."""
+        """The number of jobs reported, not counting those restarted since."""
         self._status = ""
         self._status_time = float("-inf")
         self._tuning_step = ""
@@ -64,7 +64,7 @@ class Reporter:
         return f"{name:<{self._width}}   {text}"
 
     def report_output(self, message: Lines) -> Iterator[str]:
-        """Yields a worker's lines with its slot as a prefix; a line before them reports skipped ones."""
+        """Yields a worker's lines, prefixed with its slot, after a line that reports any skipped ones."""
         yield from self._skipped_lines(message.slot, message.first)
         self._next_line[message.slot] = message.first + len(message.lines)
         for line in message.lines:
@@ -137,7 +137,7 @@ class Reporter:
     def report_jobs(self, jobs: Iterable[JobRecord], total: int) -> Iterator[str]:
         """Yields a line for each ended job at the start of `jobs`, the queue from position `jobs_reported`.
 
-        Counts jobs that ended before a resume without a line.
+        Jobs that ended before a resume are counted but not reported.
         """
         for job in takewhile(lambda job: job.state.ended, jobs):
             self.jobs_reported += 1
@@ -151,14 +151,18 @@ class Reporter:
             yield self._line(job.slot or "", text)
 
     def _state_changes(self, name: str, subject: Worker | RankGroup, snapshot: Snapshot) -> Iterator[str]:
-        """Yields the changed state of a worker or a group; in a sweep, only of a group, or of a worker that waits or restarts."""
+        """Yields a line if the state of a worker or group has changed.
+
+        In a sweep, reports only groups, and workers that are waiting or restarting.
+        """
         last = self._last_states.get(name)
         if last is not None and last.job != subject.job:
             last = None
         self._last_states[name] = subject
         is_held = subject.state is WorkerState.WAITING and subject.job is not None and subject.reason is not None
-        is_problem = isinstance(subject, RankGroup) or is_held or subject.state is WorkerState.RESTARTING
-        if (is_problem or snapshot.queue is None) and (last is None or _identity(last) != _identity(subject)):
+        is_stalled = is_held or subject.state is WorkerState.RESTARTING
+        is_reported = snapshot.queue is None or isinstance(subject, RankGroup) or is_stalled
+        if is_reported and (last is None or _identity(last) != _identity(subject)):
             yield self._line(name, _state_text(subject, snapshot.time))
 
     def _alert_changes(self, name: str, key: str, alerts: Iterable[Alert], *, ended: bool) -> Iterator[str]:

@@ -25,7 +25,7 @@ async def test_the_verdict_is_refreshed_and_enter_takes_stacks_once() -> None:
     engine.speed_of = _SPEED
     async with play.enlarged(Tab.LOG, engine, "escape", "w") as pilot:
         await play.sees(
-            pilot, "host-bound: 71 % of each step is the script", "GPU 38 %", "enter samples 20 in two seconds"
+            pilot, "host-bound: 71 % of each step is the script", "GPU 38 %", "enter takes 20 samples in two seconds"
         )
         assert _count(engine, "hot_spot") == 0
         engine.speed_of = structs.replace(_SPEED, gpu_util_pct=97.0)
@@ -37,7 +37,7 @@ async def test_the_verdict_is_refreshed_and_enter_takes_stacks_once() -> None:
         assert pilot.app.view.maximized
         assert _count(engine, "hot_spot") == 1
         await press(pilot, "right")
-        await play.sees(pilot, "enter samples 20 in two seconds")  # those were another worker's
+        await play.sees(pilot, "enter takes 20 samples in two seconds")  # those were another worker's
 
 
 async def test_nothing_is_asked_while_another_tab_is_shown() -> None:

@@ -15,7 +15,7 @@ from gmg_tui.ui.facts import Fact, Facts
 from gmg_tui.ui.view import View
 
 SPEED_POLL_INTERVAL_S: Final = 0.2
-"""Pause between an answer with speed facts, which takes the engine nearly a second, and the next query."""
+"""Pause before the next query for speed facts, which take the engine nearly a second to gather."""
 
 
 class WhyTab(Facts):
@@ -54,7 +54,7 @@ class WhyTab(Facts):
         if is_sampled and message is not None:
             yield Fact("stacks", message, "dim")
         elif speed.state.live and not self._view.readonly and not (is_sampled and spot):
-            yield Fact("stacks", f"{key} samples 20 in two seconds to find the slowest function", "dim")
+            yield Fact("stacks", f"{key} takes 20 samples in two seconds to find the slowest function", "dim")
 
     @work(exclusive=True, group="stacks")
     async def sample_stacks(self) -> None:
