@@ -62,7 +62,7 @@ def _cores(number: float) -> str:
 
 
 def _judge_state(facts: SpeedFacts) -> Verdict | None:
-    if facts.state.undisturbed:
+    if facts.state.active:
         return None
     advice = facts.recorded.advice if facts.recorded is not None else ""
     return Verdict(

@@ -73,7 +73,7 @@ async def hot_spot_of(slot: EngineSlot) -> HotSpot | None:
             return find_hot_spot(stacks.text)
         case RemoteAttempt() as attempt:
             return await attempt.hot_spot()
-    raise GmgError(f"no process runs on {slot.slot.name}", 1)
+    raise GmgError(f"no process is running on {slot.slot.name}", 1)
 
 
 def _current_facts(slot: EngineSlot, view: model.Worker, now: float) -> SpeedFacts:

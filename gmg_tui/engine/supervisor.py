@@ -38,7 +38,7 @@ directly and through the command that started it."""
 _END_GRACE_S = 20.0
 """Grace period after a request to end, on top of the workers' grace periods."""
 _MIN_END_GAP_S = 2.0
-"""Requests to end closer together count as one, which may arrive both directly and through a client."""
+"""A request to end that is repeated sooner does not count: it may arrive both directly and through a client."""
 
 _KIND_BY_PREFIX = {
     **dict.fromkeys(("store", "slow disk", "folder", "disk"), "disk"),
@@ -51,12 +51,12 @@ _KIND_BY_PREFIX = {
 
 
 class Supervisor:
-    """Runs the work of a session. The observer watches it, and may fail.
+    """Runs the work of a session. The observer only watches: if it fails, the work continues.
 
     Attributes:
         queue: The scheduler, if it has a queue.
         all_ended: Set while no work is left.
-        overdue: Set a grace period after the end was requested: a process that still runs cannot be ended.
+        overdue: Set once the grace period after a request to end is over: a process still running then cannot be ended.
         concluded: True once the engine is about to exit, and accepts no more commands.
         notes: Alerts about the session itself, by subject.
         on_kill: Called when all workers are killed, to end other waits too.
@@ -87,7 +87,7 @@ class Supervisor:
         """The current or last worker of each slot that has had one."""
         return [engine_slot.worker for engine_slot in self.slots.values() if engine_slot.worker is not None]
 
-    # Life
+    # Lifecycle
 
     async def run(self) -> None:
         """Runs the work until cancelled; cancelling kills all workers."""
@@ -159,8 +159,8 @@ class Supervisor:
         self._check_not_ending()
         if self.session.spec.tune is not None:
             raise GmgError("the trials of a tuning keep their arguments; start a plain run to change them", 1)
-        is_single = self.session.spec.sweep is not None
-        self._apply(lambda slot: self.scheduler.edit(slot, args, env), slots, seen, with_groups=not is_single)
+        is_sweep = self.session.spec.sweep is not None
+        self._apply(lambda slot: self.scheduler.edit(slot, args, env), slots, seen, with_groups=not is_sweep)
 
     def _apply(
         self,
@@ -246,9 +246,9 @@ def _mismatch(engine_slot: EngineSlot, expected: Seen | None) -> str | None:
     slot, current = engine_slot.slot.name, engine_slot.view()
     last_job = engine_slot.worker.task.job if engine_slot.worker is not None else None
     if expected.job not in (current.job, last_job):
-        actual = f"job {current.job} runs" if current.job is not None else "no job runs"
+        actual = f"job {current.job} is running" if current.job is not None else "no job is running"
         ended = f"job {expected.job} has ended; " if expected.job is not None else ""
         return f"{ended}{actual} on {slot} now"
     if expected.attempt is not None and expected.attempt != current.attempt and expected.job == current.job:
-        return f"attempt {expected.attempt} has ended; attempt {current.attempt} runs on {slot} now"
+        return f"attempt {expected.attempt} has ended; attempt {current.attempt} is running on {slot} now"
     return None

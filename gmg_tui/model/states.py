@@ -21,9 +21,9 @@ class WorkerState(StrEnum):
     COMPILING = "compiling"
     """Genesis compiles its kernels, or builds the visualizer after that."""
     RUNNING = "running"
-    """The script has reported progress or, without Genesis, printed anything."""
+    """The script has reported progress or, without Genesis, printed a line."""
     STOPPING = "stopping"
-    """A signal was sent and the process still exists."""
+    """The attempt is ending: its processes or other ranks of its group may still be running."""
     RESTARTING = "restarting"
     """Between two attempts."""
     FINISHED = "finished"
@@ -40,17 +40,17 @@ class WorkerState(StrEnum):
 
     @property
     def live(self) -> bool:
-        """True if a process of this worker exists."""
+        """True if a process of this worker may exist."""
         return self in _LIVE
 
     @property
     def starting_up(self) -> bool:
-        """True if a process runs, but its simulation has not started."""
+        """True if a process is running, but its simulation has not started."""
         return self in _STARTING_UP
 
     @property
-    def undisturbed(self) -> bool:
-        """True if a process runs and is not being stopped."""
+    def active(self) -> bool:
+        """True if a process is running and is not being stopped."""
         return self in _LIVE and self is not WorkerState.STOPPING
 
 

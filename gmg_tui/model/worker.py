@@ -103,7 +103,7 @@ class Worker(Struct, frozen=True, omit_defaults=True):
         """The state in one word, including `saving` and `lost`."""
         if self.lost_since is not None:
             return _LOST
-        if self.phase is Phase.SAVING and self.state.undisturbed:
+        if self.phase is Phase.SAVING and self.state.active:
             return _SAVING
         return self.state.value
 

@@ -163,7 +163,7 @@ def _with_groups(view: View, workers: Sequence[Worker]) -> Sequence[Worker]:
 def _lost_runtime_s(worker: Worker, time: float) -> float:
     """Returns the running time that is lost with the worker's attempt; 0 if it is too short for a question."""
     ran_s = worker.attempt_s(time) or 0.0
-    return ran_s if worker.state.undisturbed and ran_s > _MIN_CONFIRM_RUNTIME_S else 0.0
+    return ran_s if worker.state.active and ran_s > _MIN_CONFIRM_RUNTIME_S else 0.0
 
 
 def question(action: Action, view: View, workers: Sequence[Worker]) -> str:

@@ -159,7 +159,7 @@ async def test_a_restart_where_a_job_has_failed_does_not_run_it_again_after_it_h
         await run.client.use_slot("cpu0", used=False)
         await run.client.act_on_jobs(QueueAction.RETRY, 1)
         await run.until(lambda _: run.worker("cpu1").pid)
-        with pytest.raises(GmgError, match="job 1 runs on cpu1 now"):
+        with pytest.raises(GmgError, match="job 1 is running on cpu1 now"):
             await run.client.act(Action.RESTART, "cpu0")
         go.touch()
         assert (await run.until_done()).finished == 1

@@ -134,7 +134,7 @@ async def test_an_edit_applies_to_the_job_on_which_the_dialog_was_opened() -> No
         await pilot.press("right", "e")
         await play.sees(pilot, "Edit gpu1, job 14 (method=sde-b16)")
         await _goes_on(pilot, engine)
-        engine.refuse = "job 14 has ended; job 18 runs on gpu1 now"
+        engine.refuse = "job 14 has ended; job 18 is running on gpu1 now"
         await pilot.press("9", "ctrl+s")
         await play.sees(pilot, "─ Confirm")
         await pilot.press("y")

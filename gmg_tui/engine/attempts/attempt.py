@@ -82,7 +82,7 @@ class Outcome(NamedTuple):
     unprepared: bool = False
     """True if it got no process, or lost it with its node; a job then returns to the queue."""
     unready: str | None = None
-    """The reason, outside the script, that it got no process or lost it; None if there is none."""
+    """The reason it could not start or was lost, if the script was not the cause; None otherwise."""
     final: bool = False
     """True if no other attempt can follow: its node is gone."""
     retry: bool = False

@@ -81,7 +81,7 @@ class LocalAttempt:
         self._is_entering = False  # True while the process waits for its working directory
         self._last_shown: tuple[WorkerState, Phase] | None = None
 
-    # Life
+    # Lifecycle
 
     async def run(self) -> Outcome:
         """Runs the attempt to its end; cancelling kills its processes."""
@@ -303,7 +303,7 @@ class LocalAttempt:
             self._host.gate.leave(self.slot.name)
         util = self._sample.gpu_util_pct if self._sample is not None else None
         gpu = f", GPU {units.rounded(util)} %" if util is not None else ""
-        self._worker.set_idle(f"{activity.describe_idleness(now)}{gpu}" if is_idle else None)
+        self._worker.set_stuck(f"{activity.describe_idleness(now)}{gpu}" if is_idle else None)
 
     def poll(self) -> None:
         """Writes unfinished lines to the log file, and reads the probe's counts."""
@@ -384,7 +384,7 @@ class LocalAttempt:
         """Returns the Python stacks of the first process, or the reason that there are none."""
         stacks = Stacks(self.slot.name, self.task.rank.rank if self.task.rank is not None else None)
         if self.life is not Life.ALIVE or not self._process.started:
-            return structs.replace(stacks, error="no process runs")
+            return structs.replace(stacks, error="no process is running")
         return await stacks_of(self._process.pid, self.readings.counts.folder, stacks)
 
 

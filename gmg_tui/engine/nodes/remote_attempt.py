@@ -61,7 +61,7 @@ class RemoteAttempt:
         self._ended_at: float | None = None
         """Unix time of the end; None until it is known here."""
 
-    # Life
+    # Lifecycle
 
     async def run(self) -> Outcome:
         """Runs the attempt to its end; cancelling makes the agent kill it."""
@@ -158,7 +158,7 @@ class RemoteAttempt:
             return
         self._worker.set_wait_reason(view.reason)
         stuck = view.alert("stuck") if self.stopped is None else None
-        self._worker.set_idle(stuck.text if stuck is not None else None)
+        self._worker.set_stuck(stuck.text if stuck is not None else None)
         if displayed != self._displayed():
             self._worker.changed()
 

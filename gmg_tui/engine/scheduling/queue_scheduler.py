@@ -54,7 +54,7 @@ class QueueScheduler:
         self._interrupt_reason = "interrupted: the session was stopped"
         board.update()
 
-    # Life
+    # Lifecycle
 
     @property
     def ended(self) -> bool:
@@ -286,11 +286,11 @@ class QueueScheduler:
     def edit(self, slot: str, args: tuple[str, ...], env: dict[str, str]) -> None:
         """Stops the job on a slot, and queues a copy with other arguments as the next job.
 
-        The old job keeps its results. Raises `GmgError` if no job runs on the slot.
+        The old job keeps its results. Raises `GmgError` if no job is running on the slot.
         """
         run = self.runs.get(self._jobs.get(slot, 0))
         if run is None or run.lead.state.ended:
-            raise GmgError(f"no job runs on {slot}", 1)
+            raise GmgError(f"no job is running on {slot}", 1)
         _check_not_edited(run)
         original = self._queue.records[run.number]
         number = max(self._queue.records) + 1
@@ -319,7 +319,7 @@ class QueueScheduler:
         number = worker.task.job
         run = self.runs.get(number)
         if run is not None and worker not in run.workers:
-            raise GmgError(f"job {number} runs on {run.slots[0]} now", 1)
+            raise GmgError(f"job {number} is running on {run.slots[0]} now", 1)
         if run is not None:
             _check_not_edited(run)
         if run is not None and not all(rank.state.ended for rank in run.workers):

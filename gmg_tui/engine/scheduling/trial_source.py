@@ -298,7 +298,7 @@ class TrialSource:
         all_measured = all_have_rate and all(run.measured for run in together)
         for run, worker in running:
             done = all_measured if run in together else run.measured
-            if worker.state.undisturbed and (done or run.ignores_value):
+            if worker.state.active and (done or run.ignores_value):
                 worker.stop(Stop(reason="measured" if done else run.ignores_value), is_done=done)
         self._skip_unused()
         if not self._search.ended and any(self._board.ready_slots()):

@@ -154,7 +154,7 @@ class EngineSlot:
         if worker is not None:
             for alert in raised:
                 worker.respond(alert)
-        return cleared if view.state.undisturbed else []
+        return cleared if view.state.active else []
 
     def bare_view(self) -> model.Worker:
         """Returns a view without details, for use when `view` fails."""
@@ -165,7 +165,7 @@ class EngineSlot:
 def _signs(worker: Worker, view: model.Worker) -> Iterator[Sign]:
     if worker.stuck is not None:
         yield Sign("stuck", worker.stuck, "the stacks show where it waits; r restarts it")
-    if worker.raced and view.newest.had_progress and view.state is not WorkerState.FAILED:
+    if worker.had_transient_failure and view.newest.had_progress and view.state is not WorkerState.FAILED:
         yield Sign("cache", "recovered from a cache race with another worker by restarting")
 
 

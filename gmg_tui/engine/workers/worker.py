@@ -44,7 +44,7 @@ class Worker:
         failure: The failure of the last attempt or its group; None if there is none.
         outcome: The outcome of the last attempt; None before and during an attempt.
         follows_rank0: True if rank 0 reports progress for it.
-        concluded: Set while it has ended: no attempt runs, and none follows unless requested by the user.
+        concluded: Set while no attempt is running and none will follow unless the user requests one.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Worker:
         self.stuck: str | None = None
         self.failure: Failure | None = None
         self.outcome: Outcome | None = None
-        self.raced = False
+        self.had_transient_failure = False
         """True if an earlier attempt failed for a reason that a retry fixes, such as a race with another worker."""
         self.follows_rank0 = False
         self.concluded = asyncio.Event()
@@ -83,7 +83,7 @@ class Worker:
         self._is_done = False
         """True if it was stopped by an alert that its work is done."""
 
-    # Life
+    # Lifecycle
 
     async def run(self) -> None:
         """Runs attempts until cancelled, which kills a running one."""
@@ -102,7 +102,7 @@ class Worker:
 
     async def _run_attempt(self) -> None:
         """Runs an attempt, then waits for the other ranks to end."""
-        self.raced |= self.failure is not None and self.failure.kind.is_transient
+        self.had_transient_failure |= self.failure is not None and self.failure.kind.is_transient
         self.failure = self._stop_reason = self.outcome = None
         self.follows_rank0 = self._is_done = False
         if self._group is None and self.newest is not None and (last := self.attempt) is not None:
@@ -131,7 +131,7 @@ class Worker:
             self.policy.schedule(outcome.failure, had_progress=outcome.had_progress, running_s=outcome.running_s)
 
     def _final_state(self, outcome: Outcome) -> tuple[WorkerState, str | None]:
-        """Returns the final state of an attempt with this outcome, and the reason; None without one."""
+        """Returns the final state of an attempt with this outcome, and the reason, if any."""
         if outcome.by_user and self.failure is None:  # otherwise another rank failed first
             return WorkerState.FINISHED if self._is_done else WorkerState.STOPPED, self._stop_reason
         if self.failure is not None:
@@ -167,7 +167,7 @@ class Worker:
         self._enter(WorkerState.WAITING if self.newest is None else WorkerState.RESTARTING)
 
     def _enter(self, state: WorkerState, reason: str | None = None, advice: str | None = None) -> None:
-        """Enters a state before, between or after processes."""
+        """Enters a state that applies while no process is running."""
         self._idle_state, self.reason, self.advice = state, reason, advice
         is_over = state.ended and self._attempt is None
         (self.concluded.set if is_over else self.concluded.clear)()
@@ -213,7 +213,7 @@ class Worker:
         if self._group is not None and exit_code != 0:
             self._group.fail(self._rank)
 
-    def set_idle(self, reason: str | None) -> None:
+    def set_stuck(self, reason: str | None) -> None:
         """Marks the worker as stuck, or (None) clears the mark, unless it is a rank: groups are checked as a whole."""
         if self.rank is None:
             self.stuck = reason
@@ -278,7 +278,7 @@ class Worker:
 
     def follow_rank0(self) -> None:
         """Shows the worker as running, because rank 0 reports for all ranks."""
-        if not self.follows_rank0 and not self.fps_of_group and self.state.undisturbed:
+        if not self.follows_rank0 and not self.fps_of_group and self.state.active:
             self.follows_rank0 = True
             self.changed()
 
@@ -301,7 +301,7 @@ class Worker:
 
     @property
     def runs_attempt(self) -> bool:
-        """True if its attempt runs and no stop was requested."""
+        """True if its attempt is running and no stop was requested."""
         return (attempt := self._attempt) is not None and attempt.life is Life.ALIVE and attempt.stopped is None
 
     @property
@@ -326,7 +326,7 @@ class Worker:
 
     @property
     def unready(self) -> str | None:
-        """The reason, outside the script, that its last attempt got no process or lost it; None if there is none."""
+        """The reason its last attempt could not start or was lost, if the script was not the cause; None otherwise."""
         return self.outcome.unready if self.outcome is not None else None
 
     def activity(self) -> RankActivity:
@@ -374,5 +374,5 @@ class Worker:
     async def stacks(self) -> Stacks:
         """Returns the Python stacks of its process, or the reason that there are none. Raises `GmgError`."""
         if self._attempt is None:
-            return Stacks(self.slot.name, self._rank if self.rank is not None else None, error="no process runs")
+            return Stacks(self.slot.name, self._rank if self.rank is not None else None, error="no process is running")
         return await self._attempt.stacks()

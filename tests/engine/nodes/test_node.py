@@ -180,7 +180,7 @@ async def test_a_worker_that_was_stopped_is_no_longer_stuck_whatever_its_node_re
         if stops:
             attempt.stop(Stop())
         attempt.apply_report(report)
-        assert listener.set_idle.call_args.args == (idle,)
+        assert listener.set_stuck.call_args.args == (idle,)
         assert attempt.activity().has_process is not stops
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
