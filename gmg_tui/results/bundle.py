@@ -105,14 +105,17 @@ def _mask_env(document: Any) -> Any:
 
 
 def _variable_values(entry: sessions.SessionEntry) -> set[str]:
-    """Returns the values of all environment variables given to the session, its jobs and their attempts."""
+    """Returns the values of all environment variables given to the session, its jobs and their attempts.
+
+    Includes the texts between the placeholders of a value, which workers see filled in.
+    """
     values = set(entry.record.session.spec.env.values())
     with suppress(OSError, StoreError), open_store(entry.folder / sessions.STORE) as stored:
         for job in stored.iter_jobs():
             values.update(job.env.values())
             for run in stored.attempts_of(job.number):
                 values.update(run.attempt.env.values())
-    return values
+    return values.union(*(re.split(r"\{[^{}]*\}", value) for value in values))
 
 
 def _scrubber(variable_values: Set[str]) -> Callable[[str], str]:

@@ -22,7 +22,7 @@ _SCRIPT = """
 import sys
 print("x" * 3_000_000)
 print("token: t0ken HF_TOKEN=t0ken", "plain-value", "/home/alice/runs", sys.argv)
-print("Authorization: fromtheshell")
+print("Authorization: fromtheshell", "literal-0-secret")
 print("Authorization: Bearer be4rer123", "https://me:urlp4ss@host/x", "'password': 'two w0rds'", "ghp_0123456789abcdef")
 print("-----BEGIN PRIVATE KEY-----", "MIIE", "-----END PRIVATE KEY-----", "after", sep="\\n")
 """
@@ -42,6 +42,8 @@ def test_a_bundle_has_the_end_of_each_log_and_neither_secrets_nor_homes(
         'QUOTED=a"quoted value',
         "--env",
         "FLAG=1",
+        "--env",
+        "FILLED=literal-{i}-secret",
         "sim.py",
         "--api-key",
         "k3y",
@@ -63,11 +65,11 @@ def test_a_bundle_has_the_end_of_each_log_and_neither_secrets_nor_homes(
     assert len(texts["logs/cpu0.log"]) <= 2 << 20
     assert "--api-key" in texts["logs/cpu0.log"]
     assert "after" in texts["logs/cpu0.log"]
-    shown = ("t0ken", "plain-value", "k3y", "fromtheshell", "alice", "myhome", "quoted")
+    shown = ("t0ken", "plain-value", "k3y", "fromtheshell", "alice", "myhome", "quoted", "literal", "-secret")
     for secret in (*shown, "be4rer", "urlp4ss", "w0rds", "ghp_", "MIIE"):
         assert not [name for name, text in texts.items() if secret in text], secret
     assert json.loads(texts["session.json"])["session"]["spec"]["env"] == dict.fromkeys(
-        ("NAME", "QUOTED", "FLAG"), "***"
+        ("NAME", "QUOTED", "FLAG", "FILLED"), "***"
     )
     assert json.loads(texts["versions.json"])["engine"]
     Path("gmg-tui-it.zip").rename("elsewhere.zip")
