@@ -165,8 +165,8 @@ class EngineSlot:
 def _signs(worker: Worker, view: model.Worker) -> Iterator[Sign]:
     if worker.stuck is not None:
         yield Sign("stuck", worker.stuck, "the stacks show where it waits; r restarts it")
-    if worker.had_transient_failure and view.newest.had_progress and view.state is not WorkerState.FAILED:
-        yield Sign("cache", "recovered from a cache race with another worker by restarting")
+    if worker.race is not None and view.newest.had_progress and view.state is not WorkerState.FAILED:
+        yield Sign("cache", f"recovered from a {worker.race} with another worker by restarting")
 
 
 async def update_others(slots: Iterable[EngineSlot], spec: RunSpec) -> None:

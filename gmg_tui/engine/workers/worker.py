@@ -69,8 +69,8 @@ class Worker:
         self.stuck: str | None = None
         self.failure: Failure | None = None
         self.outcome: Outcome | None = None
-        self.had_transient_failure = False
-        """True if an earlier attempt failed for a reason that a retry fixes, such as a race with another worker."""
+        self.race: FailureKind | None = None
+        """The kind of race with another worker that ended an earlier attempt; None if none did."""
         self.follows_rank0 = False
         self.concluded = asyncio.Event()
         self._engine_slot, self._workplace, self._recorder, self._group = engine_slot, workplace, recorder, group
@@ -102,7 +102,8 @@ class Worker:
 
     async def _run_attempt(self) -> None:
         """Runs an attempt, then waits for the other ranks to end."""
-        self.had_transient_failure |= self.failure is not None and self.failure.kind.is_transient
+        if self.failure is not None and self.failure.kind.is_race:
+            self.race = self.failure.kind
         self.failure = self._stop_reason = self.outcome = None
         self.follows_rank0 = self._is_done = False
         if self._group is None and self.newest is not None and (last := self.attempt) is not None:

@@ -41,9 +41,14 @@ class FailureKind(StrEnum):
     UNKNOWN = "unknown"
 
     @property
+    def is_race(self) -> bool:
+        """True for a race with another worker."""
+        return self in (FailureKind.CACHE_RACE, FailureKind.FOLDER_RACE)
+
+    @property
     def is_transient(self) -> bool:
-        """True if a restart alone is likely to help, as after a race with another worker."""
-        return self in (FailureKind.CACHE_RACE, FailureKind.FOLDER_RACE, FailureKind.DRIVER)
+        """True if a restart alone is likely to help."""
+        return self.is_race or self is FailureKind.DRIVER
 
 
 class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
