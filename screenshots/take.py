@@ -1,12 +1,15 @@
 """Takes the pictures in this folder from real runs: `python screenshots/take.py [NAME ...]`.
 
 Each picture is the interface itself, drawn by Textual without a terminal, for a session of a real engine. `main`,
-`charts` and `edit` show the shipped Genesis examples on two slots of the CPU (they need the extra `genesis`);
+`charts` and `edit` show the shipped Genesis examples on two CPU slots, and `group` a training script with two ranks
+there. `tune` and `queue` show a tuning run, and the sweep of `light.toml`. All of these need the `genesis` extra.
+
 `tiles` and `table` show eight GPUs of the simulated driver in `tests/nvml_sim`, with `tests/fake_worker.py` as the
-script; `nodes` shows two agents on this machine as two nodes with these eight GPUs each. `tune` and `queue` show a tuning
-and the sweep of `light.toml` with the real Genesis. If there is a Chromium, it takes PNGs of the ended sweep's report,
-of `main` and of `tiles`; `browser` is its view of `gmg-tui serve`. `film` is an animated SVG of
-two sessions: a run in which one worker recovers and another is restarted, and a tuning.
+script; `nodes` shows two agents on this machine as two nodes with eight such GPUs each. `film` is an animated SVG of
+two sessions: a run in which one worker recovers and another is restarted, and a tuning run.
+
+If Chromium is installed, it takes PNGs of the ended sweep's report, of `main` and of `tiles`. `browser` is a PNG of
+`gmg-tui serve` in Chromium.
 """
 
 from __future__ import annotations
@@ -52,12 +55,12 @@ class Stage(NamedTuple):
     client: EngineClient
 
     async def until(self, holds: Callable[[Snapshot], bool]) -> None:
-        """Waits until the predicate `holds` for the snapshot on the screen."""
+        """Waits until `holds` is true of the snapshot on the screen."""
         while not holds(self.app.view.snapshot):
             await self.pilot.pause(0.2)
 
     async def wait(self, seconds: float) -> None:
-        """Waits, so that the run gets a history."""
+        """Waits, so that the run builds up a history."""
         await self.pilot.pause(seconds)
 
     async def press(self, *keys: str) -> None:
@@ -76,7 +79,7 @@ class Picture(NamedTuple):
     report: bool = False
     """True to take a picture of the session's report too, once it has ended."""
     browser: bool = False
-    """True to take a PNG of Chromium; `size` is then in pixels."""
+    """True to take a PNG in Chromium; `size` is then in pixels."""
 
 
 def _all_are(state: WorkerState) -> Callable[[Snapshot], bool]:
@@ -166,8 +169,8 @@ def _gmg(*words: str, env: Mapping[str, str]) -> str:
 
 @asynccontextmanager
 async def _stage(picture: Picture, env: Mapping[str, str]) -> AsyncIterator[Stage]:
-    head = int(picture.command[0] in {"demo", "sweep", "tune"})  # options follow the command
-    words = (*picture.command[:head], "--detach", *picture.command[head:])
+    command_count = int(picture.command[0] in {"demo", "sweep", "tune"})  # options follow the command
+    words = (*picture.command[:command_count], "--detach", *picture.command[command_count:])
     name = await asyncio.to_thread(_gmg, *words, env=env)
     client = await EngineClient.connect(Path(session.find(name, running=True).record.session.spec.socket))
     try:
@@ -213,7 +216,7 @@ async def take(name: str, folder: Path) -> None:
     if picture.simulated:
         sim = Sim(folder / "sim", build(folder))
         env |= sim.env()
-        animate(sim, 0)  # an agent asks once what a card can do
+        animate(sim, 0)  # before agents start, as they query what a GPU supports only once
         animation = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.nvml_sim", str(folder / "sim")), cwd=ROOT, stdout=subprocess.DEVNULL
         )
@@ -249,7 +252,7 @@ async def _roll(film: Film, stage: Stage, frames: int, *keys: str, shown_s: floa
 
 
 async def take_film() -> None:
-    """Takes the film: a start, a recovery, a restart by key, the answer of a tuning."""
+    """Takes the film: a start, a recovery, a restart by key, and the answer of a tuning run."""
     film = Film()
     async with _stage(_FILM_RUN, dict(os.environ)) as stage:
         await _roll(film, stage, 10, shown_s=0.8)
@@ -267,7 +270,7 @@ async def take_film() -> None:
 
 
 def _replace_folders(svg: Path) -> None:
-    """Replaces this checkout and home by a user's folders, padded to equal length, as SVG text has a fixed length."""
+    """Replaces this checkout and home with a user's folders, padded to equal length, as SVG text has a fixed length."""
     text = svg.read_text()
     for real, shown in ((str(ROOT), _SHOWN_ROOT), (str(Path.home()), _SHOWN_HOME)):
         text = text.replace(real, shown[: len(real)].ljust(len(real), "-"))
@@ -289,7 +292,7 @@ def _draw(source: Path, picture: Path, size: tuple[int, int]) -> None:
     """Draws a file as a PNG with Chromium, which must not reach anything but that file."""
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
-        print(f"no Chromium: {picture.name} is not made", file=sys.stderr)
+        print(f"Chromium not found; skipping {picture.name}", file=sys.stderr)
         return
     with tempfile.TemporaryDirectory() as profile:
         subprocess.run(
@@ -304,7 +307,7 @@ def _draw(source: Path, picture: Path, size: tuple[int, int]) -> None:
 
 
 def _size(svg: str) -> tuple[int, int]:
-    """Returns width and height of an SVG, from its viewBox."""
+    """Returns the width and height of an SVG, from its viewBox."""
     _, _, width, height = svg.split('viewBox="', 1)[1].split('"', 1)[0].split()
     return round(float(width)), round(float(height))
 

@@ -12,9 +12,9 @@ from gmg_tui.model.states import WorkerState
 SETTLE_S = 10.0
 """Running time after which a rate is comparable, as the loop has warmed up."""
 _MIN_SLOTS = 3
-"""Minimum slots for a median that one of them can be compared with."""
+"""Minimum number of slots needed to compare one with their median."""
 _SLOW_PCT = 3.0
-"""Deviation below the median at which a slot is slow."""
+"""Percent below the median beyond which a slot is slow."""
 
 
 class Tried(Struct, frozen=True, omit_defaults=True):
@@ -65,7 +65,7 @@ def arguments_of(attempt: Attempt) -> tuple[tuple[str, ...], tuple[tuple[str, st
 
 
 def below_median(attempts: Iterable[tuple[Slot, Attempt]]) -> dict[str, float]:
-    """Returns the slow slots, each with its distance in percent below the median for its GPU model and arguments."""
+    """Returns the slow slots, and by how many percent each is below the median for its GPU model and arguments."""
     groups: dict[object, dict[str, dict[str, list[float]]]] = {}
     for slot, attempt in attempts:
         rate = comparable_rate(attempt)
@@ -90,7 +90,7 @@ def _median_of_nodes(nodes: Iterable[Mapping[str, Sequence[float]]]) -> float:
 
 
 MAX_SETS = 300
-"""Maximum sets; beyond it, the slowest set of the older half is dropped."""
+"""Maximum number of sets; beyond that, the slowest set of the older half is dropped."""
 _MAX_SET_ATTEMPTS = 500
 """Maximum attempts per set; the newest are kept."""
 _MAX_METRICS = 8

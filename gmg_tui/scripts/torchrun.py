@@ -55,7 +55,7 @@ class _ErrorFile(Struct):
 
 
 def read_error_file(path: Path) -> RecordedError | None:
-    """Returns the exception that a rank has recorded; None without a valid one. May block on a disk."""
+    """Returns the exception that a rank recorded; None if there is no valid one. May block on disk I/O."""
     try:
         with os.fdopen(open_regular(path), "rb") as file:
             content = json.loads(file.read(_MAX_ERROR_FILE_BYTES))  # msgspec's decoder rejects lone surrogates
@@ -71,7 +71,7 @@ def read_error_file(path: Path) -> RecordedError | None:
 
 
 def rank_output(tail: Sequence[bytes]) -> Sequence[bytes]:
-    """Returns an attempt's last lines without the prefixes of ranks, and without torchrun's traceback and summary."""
+    """Returns an attempt's last lines without rank prefixes, and without torchrun's traceback and summary."""
     texts = [strip_ansi(line).strip() for line in tail]
     summary = next((index for index, text in enumerate(texts) if text.startswith(_SUMMARY)), None)
     if summary is not None:
@@ -85,13 +85,13 @@ def is_torchrun(script: str, *, module: bool) -> bool:
 
 
 def stop_timeout_s(spec: RunSpec) -> float:
-    """Returns the seconds that workers have to end after SIGINT and SIGTERM, before SIGKILL."""
+    """Returns the time in seconds that workers are given to exit on SIGINT and SIGTERM, before SIGKILL."""
     grace_s = GRACE_S if is_torchrun(spec.script, module=spec.module) else 0.0
     return max(spec.sigint_wait_s, grace_s) + spec.sigterm_wait_s
 
 
 def advice(script: str) -> str:
-    """Returns the advice to use `--ddp` in place of torchrun."""
+    """Returns the advice to use `--ddp` instead of torchrun."""
     return f"{script} starts its ranks itself, so they appear as one worker; gmg-tui --ddp TRAIN.py shows each"
 
 
@@ -155,5 +155,5 @@ def free_port() -> int:
         with socket.create_server(("", 0)) as server:
             return int(server.getsockname()[1])
     except OSError as error:
-        _log.warning("no port for a group: %s", error.strerror)
+        _log.warning("no free port for a group: %s", error.strerror)
         return 0

@@ -41,10 +41,10 @@ _MIN_BYTES = 1 << 20
 
 
 def span(text: object) -> float:
-    """Parses a time with its unit, such as 30m, to seconds. Raises `click.BadParameter`."""
+    """Parses a time with a unit, such as 30m, to seconds. Raises `click.BadParameter`."""
     seconds = units.seconds(str(text), bare=False)
     if seconds is None or not 1 <= seconds < math.inf:
-        raise click.BadParameter(f"{text}: give a time with its unit, such as 90s, 15m, 1h30m or 30d")
+        raise click.BadParameter(f"{text}: give a time with a unit, such as 90s, 15m, 1h30m or 30d")
     return seconds
 
 
@@ -89,13 +89,13 @@ class FloatRange(click.FloatRange):
 
 
 class Seconds(FloatRange):
-    """A range of seconds, given as a number or a time with its unit."""
+    """A range of seconds, given as a number or a time with a unit."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Parses seconds. Raises `click.BadParameter`."""
         seconds = units.seconds(str(value), bare=True)
         if seconds is None:
-            self.fail(f"{value}: give seconds, or a time with its unit, such as 90s, 15m or 1h30m", param, ctx)
+            self.fail(f"{value}: give seconds, or a time with a unit, such as 90s, 15m or 1h30m", param, ctx)
         return super().convert(seconds, param, ctx)
 
 

@@ -19,11 +19,11 @@ from gmg_tui.model.text import encode_lossy
 VERSION = 9
 """Version of the protocol, which must be the same on both sides."""
 MAX_REQUEST_BYTES = 1 << 20
-"""Limit of a client's message."""
+"""Maximum size of a client's message."""
 MAX_MESSAGE_BYTES = 64 << 20
-"""Limit of an engine's message."""
+"""Maximum size of an engine's message."""
 MAX_LINES = 8000
-"""Limit of the lines in a message."""
+"""Maximum number of lines in a message."""
 _LENGTH_BYTES = 4
 
 _T = TypeVar("_T")
@@ -35,7 +35,7 @@ class Action(StrEnum):
     RESTART = "restart"
     """Stop the process gracefully, then start the next attempt."""
     STOP = "stop"
-    """SIGINT, then SIGTERM, then SIGKILL, each after its wait."""
+    """Send SIGINT, then SIGTERM, then SIGKILL, with a wait after each."""
     KILL = "kill"
 
 
@@ -76,7 +76,7 @@ class Seen(Struct, frozen=True, omit_defaults=True):
     """A slot as the user saw it; something else may run there when the request arrives."""
 
     job: int | None = None
-    """Number of the slot's job; None without a job, and in a plain run."""
+    """Number of the slot's job; None if it has none, as in a plain run."""
     attempt: int | None = None
     """Number of the job's attempt; None for any."""
 
@@ -107,7 +107,7 @@ class Ask(Struct, frozen=True, tag=True, omit_defaults=True):
     first: int = 0
     """Position of the first job in the queue."""
     count: int = 0
-    """Limit of jobs, or of points per curve; 0 for all points."""
+    """Maximum number of jobs, or of points per curve; 0 for all points."""
     name: str = ""
     """Name of the metric; empty for all."""
 
@@ -122,7 +122,7 @@ class Ask(Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class End(Struct, frozen=True, tag=True):
-    """Stop or kill all workers; the engine exits after them and its last client."""
+    """Stop or kill all workers; the engine exits once they have ended and its last client has left."""
 
     kill: bool = False
 
@@ -161,7 +161,7 @@ class ReadLog(Struct, frozen=True, tag=True):
     path: str
     """Relative to the session's folder."""
     offset: int
-    """Counted in all bytes ever written to the log, including those cut out since."""
+    """Counted in all bytes ever written to the log, including those since cut out."""
 
 
 Command = Act | Edit | End | ActOnJobs | AddJobs | UseSlot | SetSlot
@@ -186,7 +186,7 @@ class Welcome(Struct, frozen=True, tag=True):
     session: Session
     snapshot: Snapshot
     recent: tuple[Series, ...]
-    """Metrics of each worker's last minutes."""
+    """Metrics of each worker's last few minutes."""
     readonly: bool = False
     """True if the engine refuses every change."""
 
@@ -213,7 +213,7 @@ class LogChunk(Struct, frozen=True, omit_defaults=True):
 
     data: bytes = b""
     end: int = 0
-    """The chunk's end, counted like `ReadLog.offset`; bytes that were cut out are missing in `data`."""
+    """The chunk's end, counted like `ReadLog.offset`; bytes that were cut out are missing from `data`."""
     file: int = 0
     """The file's inode."""
 

@@ -30,8 +30,8 @@ MESSAGE_TIMEOUT_S: Final = 8.0
 class SessionApp(App[Outcome], inherit_bindings=False):
     """The part of the application that screens use: the engine, the view, and actions on workers.
 
-    Actions apply to the selected worker or the marked ones, after a question if much work would be lost. With `web`,
-    the app draws in a browser instead of a terminal.
+    Actions apply to the selected worker or the marked ones, and ask for confirmation if much work would be lost. With
+    `web`, the app is shown in a browser instead of a terminal.
     """
 
     terminal: TerminalDriver | None = None
@@ -102,7 +102,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
     def unavailable_reason(self, action: str) -> str:
         """Returns the reason why an action is not possible in this session now; empty if it is possible."""
         if action in {"queue", "use_gpu"} and self.view.queue is None:
-            return "only sweeps and tunings have a queue"
+            return "only sweeps and tuning runs have a queue"
         if action in keys.CHANGING_ACTIONS and (self.view.readonly or self.view.already_ended):
             return "the session has ended" if self.view.already_ended else "this screen is read-only"
         return ""
@@ -116,7 +116,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         self.refresh_view()
 
     def target_slots(self) -> list[str]:
-        """Returns the slots that actions apply to: the marked ones if visible, else the selected one if not folded."""
+        """Returns the slots that actions apply to: marked slots in view, else the selected one unless its node is folded."""
         view = self.view
         if not view.maximized and all(isinstance(screen, ModalScreen) for screen in self.screen_stack[1:]):
             if marked := [slot for slot in view.slots if slot in view.marked]:
@@ -128,11 +128,11 @@ class SessionApp(App[Outcome], inherit_bindings=False):
     def target_workers(self, action: Action | None) -> list[Worker]:
         """Returns the workers that `action` (None: edit) applies to."""
         workers = [worker for slot in self.target_slots() if (worker := self.view.worker_on(slot)) is not None]
-        is_queue = self.view.queue is not None
-        if is_queue:
+        has_queue = self.view.queue is not None
+        if has_queue:
             workers = [worker for worker in workers if worker.job is not None]
-        # Ended workers cannot be stopped or killed, nor an ended job edited.
-        if action in {Action.STOP, Action.KILL} or (action is None and is_queue):
+        # Ended workers cannot be stopped or killed, and ended jobs cannot be edited.
+        if action in {Action.STOP, Action.KILL} or (action is None and has_queue):
             workers = [worker for worker in workers if not worker.state.ended]
         return workers
 
@@ -140,7 +140,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         """Shows the reason why an action applies to no worker."""
         view, slots = self.view, self.target_slots()
         if slots:
-            self.say(f"Nothing runs on {slots[0] if len(slots) == 1 else 'the marked slots'}.")
+            self.say(f"Nothing is running on {slots[0] if len(slots) == 1 else 'the marked slots'}.")
         else:
             node = view.folded_node
             self.say(f"{node} is folded: unfold it, or mark its workers." if node else view.empty_text)
@@ -163,7 +163,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
             self.say("No worker has failed or is stuck.")
 
     def _confirm_and_act(self, action: Action, workers: Sequence[Worker]) -> None:
-        """Acts on the workers, after a question if needed, unless their slots have other jobs or attempts by then."""
+        """Acts on the workers, with confirmation if needed; the engine refuses if a slot's job or attempt has changed."""
         text = question(action, self.view, workers)
         must_match_attempt = bool(text) or action is Action.KILL
         seen = {worker.slot: Seen(worker.job, worker.attempt if must_match_attempt else None) for worker in workers}
@@ -214,7 +214,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
     # Leaving
 
     def finish(self, kind: str, reason: str = "") -> None:
-        """Closes the interface with an outcome of this kind; the engine keeps running."""
+        """Exits the app with an outcome of this kind; does not stop the engine."""
         self.exit(Outcome(kind, self.view.session, self._newest, reason))
 
     def action_detach(self) -> None:

@@ -170,7 +170,7 @@ def test_pinning_is_switched_off(words: str, sim: Sim, tmp_path: Path) -> None:
     ("words", "error"),
     [
         ("--wait", "--wait is for GPUs that are in use; give --gpus free or free:4 too"),
-        ("--gpus free --wait 30", "--wait 30: give a time with its unit, such as 90s, 15m, 1h30m or 30d"),
+        ("--gpus free --wait 30", "--wait 30: give a time with a unit, such as 90s, 15m, 1h30m or 30d"),
         ("--gpus free --wait --nodes ssh:a", "--wait waits only for GPUs on this machine; leave out --wait or --nodes"),
         ("--gpus free:9", "--gpus free:9: there are 4 GPUs; ask for at most 4, or use --cpu N"),
         ("--gpus free:", "--gpus free:: no GPU matches free:; the GPUs are 0, 1, 2, 3 (`gmg-tui gpus` shows them)"),

@@ -183,7 +183,7 @@ class Run:
         self.workers = [SimpleNamespace(slot=slot_states[0].slot, unready="not ready", attempt=None, sample=None)]
         self.lead = JobRecord(number, "", state=WorkerState.FINISHED, ended=1.0)
         self.rerun_requested = self.stopped = False
-        self.group = self.stopped_rank = None
+        self.group = self.stopped_worker = None
         self.started.append(number)
 
     async def run(self) -> None:

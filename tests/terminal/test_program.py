@@ -188,7 +188,7 @@ def test_configured_keys_work_and_appear_in_the_footer(folder: Path) -> None:
         terminal.press("r")
         terminal.until("1 stopped")
         terminal.press(CTRL_X)
-        terminal.until("Nothing runs on cpu0.")
+        terminal.until("Nothing is running on cpu0.")
         terminal.press(CTRL_Q)
         terminal.until("Leave them running")
         terminal.press(CTRL_X)

@@ -146,10 +146,10 @@ async def test_a_key_without_effect_shows_the_reason() -> None:
     async with app.run_test(size=SMALL) as pilot:
         for number, (_, key) in enumerate(cases):
             await press(pilot, key)
-            await play.sees(pilot, f"Nothing runs on gpu{number}.")
+            await play.sees(pilot, f"Nothing is running on gpu{number}.")
             await press(pilot, "down")
         for key, text in (
-            ("Q", "Queue is not possible: only sweeps and tunings have a queue."),
+            ("Q", "Queue is not possible: only sweeps and tuning runs have a queue."),
             ("n", "Next match is not possible: there is no search; / starts one."),
         ):
             await press(pilot, key)

@@ -187,7 +187,7 @@ async def test_a_key_on_a_slot_without_a_job_shows_a_message() -> None:
         for key in ("r", "x", "X", "e"):
             app.clear_notifications()
             await press(pilot, key)
-            await play.sees(pilot, "Nothing runs on gpu3.")
+            await play.sees(pilot, "Nothing is running on gpu3.")
         assert asked(engine) == []
 
 
@@ -196,7 +196,7 @@ async def test_a_job_that_has_ended_can_only_be_run_again() -> None:
     app = sweeps.app(engine)
     async with app.run_test(size=WIDE) as pilot:
         first, *others = engine.snapshot.workers
-        for key, message in (("x", "Nothing runs on gpu0."), ("e", "Nothing runs on gpu0."), ("r", "")):
+        for key, message in (("x", "Nothing is running on gpu0."), ("e", "Nothing is running on gpu0."), ("r", "")):
             ended = changed(first, state=WorkerState.FAILED)
             await _shows(pilot, engine, changed(engine.snapshot, workers=(ended, *others)))
             await press(pilot, key)

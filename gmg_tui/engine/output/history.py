@@ -1,4 +1,4 @@
-"""A slot's metrics over time in bounded memory: the last minutes in full, the whole time in coarser steps."""
+"""A slot's metrics over time in bounded memory: the last few minutes in full, the whole time in coarser steps."""
 
 import math
 from array import array
@@ -13,7 +13,7 @@ from gmg_tui.model import Series
 STEP_S = 1.0
 RECENT_POINTS = 300
 _MAX_POINTS = 720
-"""Maximum points of the overall history: steps of 8 s for an hour, of 2 to 3 minutes for a day."""
+"""Maximum points of the overall history, which are 8 s apart after an hour and 128 s apart after a day."""
 
 
 class Point(NamedTuple):
@@ -67,7 +67,7 @@ class History:
 
 
 def _mean(values: Iterable[float | None]) -> float:
-    """Returns the mean of the values; NaN without any."""
+    """Returns the mean of the values; NaN if there are none."""
     numbers = [value for value in values if value is not None and not math.isnan(value)]
     return sum(numbers) / len(numbers) if numbers else math.nan
 

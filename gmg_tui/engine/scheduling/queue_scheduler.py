@@ -142,7 +142,7 @@ class QueueScheduler:
             return self._recorder.release(lead, state=waiting, reason=None, ended=None)
         if self.source is not None and (outcome := self.source.outcome(run)) is not None:
             return self._recorder.release(lead, state=outcome[0], reason=outcome[1])
-        stopped, ended_well = run.stopped_rank, lead.state in {WorkerState.STOPPED, WorkerState.FINISHED}
+        stopped, ended_well = run.stopped_worker, lead.state in {WorkerState.STOPPED, WorkerState.FINISHED}
         if stopped is not None and ended_well:
             if run.interrupted and not run.stopped:
                 return self._recorder.release(lead, state=waiting, reason=self._interrupt_reason, ended=None)

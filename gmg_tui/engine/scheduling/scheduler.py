@@ -96,10 +96,10 @@ class PlainScheduler:
 
 
 class JobRun:
-    """A job on its slots, with one worker, or one for each rank in order.
+    """A job on its slots, with one worker, or one per rank, in order.
 
     Attributes:
-        stopped: True if the user stopped it, rather than the whole session.
+        stopped: True if the user stopped this job, not the whole session.
         interrupted: True if the end of the session stopped it.
         rerun_requested: True if the job is to run again once it has left its slots.
         edited_as: Number of the job that continues it with other arguments; None if it was not edited.
@@ -134,7 +134,7 @@ class JobRun:
         return self.workers[0]
 
     async def run(self, *, until_cancelled: bool = False) -> None:
-        """Runs the workers until all have ended for good, or `until_cancelled`. Cancelling kills them."""
+        """Runs the workers until all have ended for good, or until cancelled if `until_cancelled`. Cancelling kills them."""
         tasks = [asyncio.create_task(worker.run(), name=worker.slot.name) for worker in self.workers]
         if self.group is not None:
             tasks.append(asyncio.create_task(self.group.run(), name=self.group.id))
@@ -166,6 +166,6 @@ class JobRun:
         self.stop(stop)
 
     @property
-    def stopped_rank(self) -> Worker | None:
-        """The first worker that was stopped; None if all ended by themselves."""
+    def stopped_worker(self) -> Worker | None:
+        """The first worker that was stopped; None if all ended on their own."""
         return next((worker for worker in self.workers if worker.state is WorkerState.STOPPED), None)

@@ -23,7 +23,7 @@ Table = dict[str, Value]
 Text = Annotated[str, Meta(min_length=1)]
 
 MAX_NAME_BYTES = 80
-"""Maximum length of a job's name, which is part of file names (255 bytes on Linux)."""
+"""Maximum length of a job's name, which is part of file names (limited to 255 bytes on Linux)."""
 _UNSAFE = re.compile(r"[^\w.=,+-]+")
 _LIST_ITEM = re.compile(r"""(?:"[^"]*"|'[^']*'|[^,"'])+""")
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)`")
@@ -37,7 +37,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     module: bool | None = None
     args: tuple[Value, ...] | None = None
     resume_args: tuple[Value, ...] | str | None = None
-    """Additional arguments of attempts that continue from a checkpoint; a string is split as by a shell."""
+    """Additional arguments of attempts that continue from a checkpoint; a string is split like a shell command."""
     env: Table = {}
     gpus: str | int | tuple[int | str, ...] | None = None
     """A value of `--gpus`, or a list of indices and UUIDs."""
@@ -45,7 +45,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ddp: Annotated[int, Meta(ge=1, le=1024)] | str | None = None
     """Number of ranks of each job, or a placeholder for it, such as `{ranks}`."""
     timeout: str | float | None = None
-    """A time with its unit such as `1h30m`, or `none`."""
+    """A time with a unit, such as `1h30m`, or `none`."""
     best: Text | None = None
     on: dict[str, str] = {}
     grid: dict[str, Annotated[tuple[Value, ...], Meta(min_length=1)]] | None = None
@@ -55,7 +55,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         """Validates the fields beyond their types. Raises `ValueError`."""
         if self.timeout is not None and not self.timeout_s:
-            raise ValueError(f'timeout {self.timeout}: give a time with its unit, as in "30m" or "1h30m", or "none"')
+            raise ValueError(f'timeout {self.timeout}: give a time with a unit, as in "30m" or "1h30m", or "none"')
         self.resume_words  # noqa: B018 - raises if a quote is not closed
         for variable in self.env:
             if not (variable.isascii() and variable.isidentifier()):
@@ -66,7 +66,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError(f"{value!r} has a NUL character; remove it")
         ranks = self.ddp
         if isinstance(ranks, str) and not (ranks[:1] + ranks[-1:] == "{}" and NAME.fullmatch(ranks[1:-1])):
-            raise ValueError(f"ddp {ranks}: give a number, or the placeholder of one, as in '{{ranks}}'")
+            raise ValueError(f"ddp {ranks}: give a number, or a placeholder for one, as in '{{ranks}}'")
         for name in (*(self.grid or ()), *self.defaults, *(key for table in self.experiment or () for key in table)):
             if name != "name" or name in self.defaults or name in (self.grid or ()):
                 check_placeholder(name)
@@ -77,7 +77,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def timeout_s(self) -> float | None:
-        """The time limit of an attempt, seconds; infinity for no limit, None if invalid."""
+        """The time limit of an attempt in seconds; infinity for no limit, None if invalid."""
         return units.seconds(str(self.timeout), bare=False)
 
     @property
@@ -128,10 +128,10 @@ def read(path: str) -> Settings:
 
 
 def from_options(options: Mapping[str, Any]) -> Settings:
-    """Returns the settings from the options of the command line. Raises `GmgError`."""
+    """Returns the settings from command-line options. Raises `GmgError`."""
     given = {key: value for key, value in options.items() if value is not None}
     if (width := given.get("ddp")) == "all":
-        raise GmgError("--ddp: in a sweep give the ranks of a job, as in --ddp 2")
+        raise GmgError("--ddp: a sweep needs the number of ranks per job, as in --ddp 2")
     if isinstance(width, str) and (ranks := units.natural(width)) is not None:
         given["ddp"] = ranks
     for key, value in given.items():
@@ -155,7 +155,7 @@ def parse_sets(words: Sequence[str]) -> dict[str, tuple[Value, ...]]:
             raise GmgError(f"--set {word}: {name} is given twice; separate its values by commas, as in {name}=1,2")
         items = _LIST_ITEM.findall(rest)
         if not all(item.strip() for item in items or ("",)) or ",".join(items) != rest:
-            raise GmgError(f"--set {word}: a value is missing, or a quote is not closed; an empty one is ''")
+            raise GmgError(f"--set {word}: a value is missing, or a quote is not closed; for an empty value, give ''")
         if any(item.count("[") != item.count("]") for item in items if item.strip()[0] not in "\"'"):
             raise GmgError(f"--set {word}: remove the brackets, or quote a value that contains commas")
         try:
@@ -167,7 +167,7 @@ def parse_sets(words: Sequence[str]) -> dict[str, tuple[Value, ...]]:
 
 
 def as_storable(value: Value) -> Value:
-    """Returns the value as JSON and SQLite can store it: numbers out of range become text."""
+    """Returns the value in a form that JSON and SQLite can store: numbers out of range become text."""
     if isinstance(value, bool | str):
         return value
     fits = math.isfinite(value) and (isinstance(value, float) or -(1 << 63) <= value < 1 << 63)
@@ -185,7 +185,7 @@ def _parse_value(text: str) -> Value:
 def safe_name(text: str) -> str:
     """Returns `text` with runs of characters other than letters, digits and `._=,+-` replaced by a dash.
 
-    Letters are composed (NFC), because some file systems take two spellings of a letter for one name.
+    Letters are composed (NFC), because some file systems treat composed and decomposed letters as the same.
     """
     return "-".join(filter(None, _UNSAFE.split(unicodedata.normalize("NFC", text))))
 
@@ -220,7 +220,7 @@ def _convert(source: str, tree: dict[str, Any]) -> Settings:
             break
         if unknown := _UNKNOWN_FIELD.fullmatch(text):
             keys = Settings.__struct_fields__
-            hint = f"; a placeholder's value belongs under [defaults] or [grid]; the keys: {', '.join(keys)}"
+            hint = f"; a placeholder's value belongs under [defaults] or [grid]; valid keys: {', '.join(keys)}"
             text = f"unknown key {unknown[1]}{suggest(unknown[1], keys) or hint}"
         elif text.startswith("Expected"):
             text = text[0].lower() + text[1:].replace("`", "")
