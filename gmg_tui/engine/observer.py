@@ -260,7 +260,7 @@ class Observer:
             for sample in samples
         )
 
-    def tried(self) -> tuple[model.Tried, ...]:
+    def tried(self) -> tuple[model.ArgumentResults, ...]:
         """Returns all arguments tried in this session."""
         newest = ((worker.slot.name, worker.attempt) for worker in self._work.workers)
         live = [(slot, attempt) for slot, attempt in newest if attempt is not None and not attempt.state.ended]

@@ -17,7 +17,7 @@ _SLOW_PCT = 3.0
 """Percent below the median beyond which a slot is slow."""
 
 
-class Tried(Struct, frozen=True, omit_defaults=True):
+class ArgumentResults(Struct, frozen=True, omit_defaults=True):
     """One set of arguments, and its results over all attempts and slots of the session."""
 
     args: tuple[str, ...]
@@ -49,7 +49,7 @@ class Tried(Struct, frozen=True, omit_defaults=True):
     """Mean of each metric over the comparable attempts."""
 
 
-def fastest(rows: Iterable[Tried]) -> Tried | None:
+def fastest(rows: Iterable[ArgumentResults]) -> ArgumentResults | None:
     """Returns the row with the highest rate; None if no row has one."""
     return max((row for row in rows if row.rate is not None), key=lambda row: row.rate or 0.0, default=None)
 
@@ -116,7 +116,7 @@ class TriedArguments:
             rates = {key: mean(comparable_rate(attempt) for _, attempt in self._sets[key]) for key in older}
             del self._sets[min(older, key=lambda key: rates[key] or 0.0)]
 
-    def results(self, live: Iterable[_SlotAttempt], now: float) -> tuple[Tried, ...]:
+    def results(self, live: Iterable[_SlotAttempt], now: float) -> tuple[ArgumentResults, ...]:
         """Returns the results of all sets, including `live` attempts, newest first; `now` is Unix time."""
         sets = dict(self._sets)
         for slot, attempt in live:
@@ -126,7 +126,7 @@ class TriedArguments:
         return tuple(sorted(rows, key=lambda row: row.started, reverse=True))
 
 
-def _row(key: _Key, slot_attempts: Sequence[_SlotAttempt], now: float) -> Tried:
+def _row(key: _Key, slot_attempts: Sequence[_SlotAttempt], now: float) -> ArgumentResults:
     """Returns the results of one set of arguments."""
     attempts = [attempt for _, attempt in slot_attempts]
     failed = [attempt for attempt in attempts if attempt.state is WorkerState.FAILED]
@@ -137,7 +137,7 @@ def _row(key: _Key, slot_attempts: Sequence[_SlotAttempt], now: float) -> Tried:
     names = list(dict.fromkeys(name for attempt in settled for name in attempt.metrics))[:_MAX_METRICS]
     # Failed attempts may have filled the GPU and run out of memory.
     peaks_mib = [attempt.memory_peak_mib for attempt in attempts if attempt.state is not WorkerState.FAILED]
-    return Tried(
+    return ArgumentResults(
         args=key[0],
         env=dict(key[1]),
         slots=tuple(dict.fromkeys(slot for slot, _ in slot_attempts)),

@@ -14,7 +14,18 @@ import msgspec
 from msgspec import structs
 
 import gmg_tui
-from gmg_tui.model import Curve, Details, HotSpot, JobRecord, Occurrence, QueueAction, Series, SpeedFacts, Stacks, Tried
+from gmg_tui.model import (
+    ArgumentResults,
+    Curve,
+    Details,
+    HotSpot,
+    JobRecord,
+    Occurrence,
+    QueueAction,
+    Series,
+    SpeedFacts,
+    Stacks,
+)
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.run import Session
 from gmg_tui.model.snapshot import Snapshot
@@ -103,9 +114,9 @@ class Source(ABC):
         """Allows or refuses new jobs on a slot."""
         await self._ask(protocol.UseSlot(slot, used))
 
-    async def tried(self) -> tuple[Tried, ...]:
+    async def tried(self) -> tuple[ArgumentResults, ...]:
         """Returns the results of the arguments tried, newest first."""
-        return _convert(tuple[Tried, ...], await self._ask(Ask(Topic.TRIED)))
+        return _convert(tuple[ArgumentResults, ...], await self._ask(Ask(Topic.TRIED)))
 
     async def occurrences(self) -> tuple[Occurrence, ...]:
         """Returns the session's past events, oldest first."""

@@ -10,7 +10,7 @@ from msgspec import structs
 from gmg_tui.model import Attempt, GpuSample, JobRecord, Session, SpeedFacts, Worker, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.snapshot import Details, Occurrence, OccurrenceKind, Series, Snapshot
-from gmg_tui.model.tried import Tried, TriedArguments
+from gmg_tui.model.tried import ArgumentResults, TriedArguments
 from gmg_tui.session import ENGINE_DIED, STORE, read_record
 from gmg_tui.session.client import Source
 from gmg_tui.session.protocol import Ask, Bye, Command, Lines, Question, Topic, Update, Welcome
@@ -99,7 +99,7 @@ class EndedSession(Source):
         entries = [entry for entries in stored.attempts.values() for entry in entries]
         return [structs.replace(entry, attempt=self._mark_lost(entry.attempt)) for entry in entries]
 
-    def _tried(self, stored: Stored) -> tuple[Tried, ...]:
+    def _tried(self, stored: Stored) -> tuple[ArgumentResults, ...]:
         tried = TriedArguments()
         for entry in sorted(self._job_attempts(stored), key=lambda entry: entry.attempt.started):
             tried.add(entry.slot, entry.attempt)

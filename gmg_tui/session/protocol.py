@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from gmg_tui.model import Curve, JobRecord, QueueAction, Series, Session, Snapshot
 from gmg_tui.model.text import encode_lossy
 
-VERSION = 9
+VERSION = 10
 """Version of the protocol, which must be the same on both sides."""
 MAX_REQUEST_BYTES = 1 << 20
 """Maximum size of a client's message."""
@@ -174,7 +174,7 @@ class Numbered(Struct, frozen=True, tag=True):
     """A request, and the number to put in its answer."""
 
     id: int
-    question: Command | Question
+    request: Command | Question
 
 
 Request = Hello | Watch | Numbered

@@ -97,7 +97,7 @@ class Agent:
                 case protocol.Hello():
                     session = Session(self._spec, self._slots, 1, time.time(), gmg_tui.__version__)
                     self._send(protocol.Welcome(session, self._snapshot(), ()))
-                case protocol.Numbered(id=number, question=protocol.SetSlot(slot=slot, assignment=encoded)):
+                case protocol.Numbered(id=number, request=protocol.SetSlot(slot=slot, assignment=encoded)):
                     assignment = msgspec.msgpack.decode(encoded, type=states.Assignment | None)
                     if assignment is None:
                         self._workers.pop(slot, None)
@@ -106,7 +106,7 @@ class Agent:
                         same = worker is not None and worker.key == assignment.key
                         self._workers[slot] = (assignment, began if same else time.time())
                     self._send(protocol.Answer(number))
-                case protocol.Numbered(id=number, question=protocol.End()):
+                case protocol.Numbered(id=number, request=protocol.End()):
                     self._send(protocol.Answer(number))
                     self._send(protocol.Bye("ended"))
                     await self._writer.drain()

@@ -175,7 +175,7 @@ class ScriptedEngine:
                             if lines:
                                 writer.write(protocol.frame(Lines(slot, 0, tuple(lines))))
                         self.watched.set()
-                    case Numbered(id=number, question=End() as end):
+                    case Numbered(id=number, request=End() as end):
                         writer.write(protocol.frame(Answer(number)))
                         self.ends.put_nowait(end)
                     case Numbered(number, Ask(topic=Topic.QUEUE, first=first, count=count)) if self.snapshot.queue:

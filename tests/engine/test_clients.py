@@ -17,7 +17,7 @@ import gmg_tui
 from gmg_tui.engine.api.client import Client, Updates
 from gmg_tui.engine.api.server import Listener, Server
 from gmg_tui.engine.faults import Faults
-from gmg_tui.model import QueueAction, RunSpec, Session, Snapshot, Tried, WorkerState
+from gmg_tui.model import ArgumentResults, QueueAction, RunSpec, Session, Snapshot, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import protocol
 from gmg_tui.session.client import EngineClient
@@ -50,7 +50,7 @@ class _Engine:
     def snapshot(self) -> Snapshot:
         return Snapshot(0.0, 0.0, (), ())
 
-    def tried(self) -> tuple[Tried, ...]:
+    def tried(self) -> tuple[ArgumentResults, ...]:
         self.requested.append("tried")
         return ()
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from gmg_tui.model import Attempt, Tried, WorkerState
+from gmg_tui.model import ArgumentResults, Attempt, WorkerState
 from gmg_tui.model.tried import TriedArguments, fastest
 from tests.rates import rate
 from tests.workers import reached
@@ -18,7 +18,7 @@ def _attempt(fps: float | None, *given: str, state: WorkerState = WorkerState.FI
     return reached(1, given, started=100.0, ended=160.0 if state.ended else None, state=state, **figures)
 
 
-def _row(tried: TriedArguments, *given: str) -> Tried:
+def _row(tried: TriedArguments, *given: str) -> ArgumentResults:
     return next(row for row in tried.results([], 0.0) if row.args == given)
 
 

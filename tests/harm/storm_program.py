@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 
 from gmg_tui import ui
-from gmg_tui.model import Snapshot, Tried
+from gmg_tui.model import ArgumentResults, Snapshot
 from tests import tunings
 from tests.ui import play, sessions, sweeps
 from tests.ui.fake_engine import FakeEngine
@@ -37,7 +37,7 @@ async def main(kind: str, pace_s: float) -> int:
     else:
         engine, snapshot = play.engine_of(sessions.varied_snapshot()), lambda second: sessions.varied_snapshot(second)
     engine.details_of = {slot.name: sessions.details(slot.name) for slot in engine.welcome.session.slots}
-    engine.tried_so_far = tuple(Tried(("-B", str(1 << n)), rate=1000.0 * n, n_envs=1 << n) for n in range(40))
+    engine.tried_so_far = tuple(ArgumentResults(("-B", str(1 << n)), rate=1000.0 * n, n_envs=1 << n) for n in range(40))
     play.FakedApp.REDRAW_INTERVAL_S = GmgApp.REDRAW_INTERVAL_S
     app = play.app_of(engine)
     coming = asyncio.create_task(_live(engine, snapshot, pace_s))

@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from gmg_tui.model import (
+    ArgumentResults,
     Curve,
     Details,
     HotSpot,
@@ -17,7 +18,6 @@ from gmg_tui.model import (
     Snapshot,
     SpeedFacts,
     Stacks,
-    Tried,
     WorkerState,
 )
 from gmg_tui.model.errors import GmgError
@@ -61,7 +61,7 @@ class FakeEngine(EngineClient):
         self.details_of: dict[str, Details] = {}
         self.curves_of: dict[str, dict[str, Curve]] = {}
         self.jobs: list[JobRecord] = []
-        self.tried_so_far: tuple[Tried, ...] = ()
+        self.tried_so_far: tuple[ArgumentResults, ...] = ()
         self.events_so_far: tuple[Occurrence, ...] = ()
         self.stacks_of: tuple[Stacks, ...] = ()
         self.speed_of = SpeedFacts("gpu0", WorkerState.RUNNING)
@@ -170,7 +170,7 @@ class FakeEngine(EngineClient):
     async def use_slot(self, slot: str, *, used: bool) -> None:
         await self._hear("use_slot", slot, used)
 
-    async def tried(self) -> tuple[Tried, ...]:
+    async def tried(self) -> tuple[ArgumentResults, ...]:
         await self._hear("tried")
         return self.tried_so_far
 

@@ -64,10 +64,10 @@ async def test_an_unanswered_request_fails_and_a_late_answer_is_not_mistaken_for
         monkeypatch.setattr(clients, "ANSWER_TIMEOUT_S", 60.0)
         asking = asyncio.ensure_future(client.details("gpu1"))
         then = await engine.heard.get()
-        for request in (late, then):
-            assert isinstance(request, Numbered)
-            assert isinstance(request.question, Ask)
-            engine.say(Answer.with_value(request.id, _details(request.question.slot)))
+        for message in (late, then):
+            assert isinstance(message, Numbered)
+            assert isinstance(message.request, Ask)
+            engine.say(Answer.with_value(message.id, _details(message.request.slot)))
         assert (await asking).slot == "gpu1"
         listening.cancel()
 

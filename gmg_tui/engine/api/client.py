@@ -89,19 +89,19 @@ class Client:
 
     async def _read_requests(self, tasks: asyncio.TaskGroup, answering: set[asyncio.Task[None]]) -> None:
         while True:
-            request = await protocol.read_request(self._reader)
-            if isinstance(request, Hello):
+            message = await protocol.read_request(self._reader)
+            if isinstance(message, Hello):
                 raise protocol.ProtocolError("a second hello")
             if self._agent is not None:
                 self._agent.on_message(self)
-            if isinstance(request, Watch):
-                self._watch(lines=request.lines)
-            elif self.readonly and not (isinstance(request.question, protocol.Ask) and request.question.is_harmless):
-                self._reply(Answer(request.id, error=_READ_ONLY))
-            elif isinstance(request.question, Command):
-                self._run_command(request.id, request.question)
+            if isinstance(message, Watch):
+                self._watch(lines=message.lines)
+            elif self.readonly and not (isinstance(message.request, protocol.Ask) and message.request.is_harmless):
+                self._reply(Answer(message.id, error=_READ_ONLY))
+            elif isinstance(message.request, Command):
+                self._run_command(message.id, message.request)
             else:
-                task = tasks.create_task(self._answer(request.id, request.question))
+                task = tasks.create_task(self._answer(message.id, message.request))
                 answering.add(task)
                 task.add_done_callback(answering.discard)
             if len(answering) + len(self._answers) > _MAX_OPEN_REQUESTS:

@@ -146,7 +146,7 @@ class Task:
     """Number of workers or jobs: `{n}`."""
     log: str = ""
     """Path of the log, relative to the session's folder."""
-    cards: tuple[Slot, ...] = ()
+    visible_slots: tuple[Slot, ...] = ()
     """The slots whose GPUs the worker sees, in CUDA's order; empty for only its own slot."""
     rank: Rank | None = None
     rendezvous: Rendezvous | None = None
@@ -184,14 +184,14 @@ class Task:
         return {name: fill_some(value, self.own_values) for name, value in self.env.items()}
 
     @classmethod
-    def of_job(cls, spec: RunSpec, job: JobRecord, count: int, cards: tuple[Slot, ...] = ()) -> Self:
-        """Returns the task of a job in a sweep of `count` jobs; its workers see the GPUs of `cards`."""
+    def of_job(cls, spec: RunSpec, job: JobRecord, count: int, visible_slots: tuple[Slot, ...] = ()) -> Self:
+        """Returns the task of a job in a sweep of `count` jobs; its workers see the GPUs of `visible_slots`."""
         return cls(
             spec.args if job.args is None else job.args,
             spec.env if job.args is None else job.env,
             job.number - 1,
             count,
-            cards=cards,
+            visible_slots=visible_slots,
             timeout_s=(spec.sweep or SweepSpec()).timeout_s,
             resume_args=spec.resume_args,
             checkpoints=before_nan(job.last),

@@ -255,7 +255,7 @@ class LocalHost:
             robosuite=self._robosuite,
             extra={name: fill(value, values) for name, value in env.items()} | simulation,
             rank_variables={} if rendezvous is None else variables(rendezvous, {**os.environ, **env}),
-            devices=await self._visible_devices(task.cards, report)
+            devices=await self._visible_devices(task.visible_slots, report)
             if rendezvous is None or not rendezvous.virtual_local_rank
             else (),
         )
@@ -299,8 +299,8 @@ class LocalHost:
         """Returns the cores near its GPUs to pin an attempt to; None for no pinning, as when the user binds threads."""
         if any(name in environ for name in numa.BINDING_VARIABLES):
             return None
-        own = (slot,) if task.rank is not None or not task.cards else task.cards
-        return numa.cores_near_any((card.name for card in own), self._cores_near_gpus)
+        own = (slot,) if task.rank is not None or not task.visible_slots else task.visible_slots
+        return numa.cores_near_any((each.name for each in own), self._cores_near_gpus)
 
     def _thread_count(self, cores: frozenset[int] | None) -> int:
         """Returns the number of threads for an attempt pinned to `cores` (None: not pinned)."""
@@ -319,13 +319,13 @@ class LocalHost:
         found = await self.await_disk(disk, lambda: newest_intact(saved, trust), report, saved)
         return (None, found) if isinstance(found, str) else (found, None)
 
-    async def _visible_devices(self, cards: tuple[Slot, ...], report: Report) -> tuple[str, ...]:
+    async def _visible_devices(self, slots: tuple[Slot, ...], report: Report) -> tuple[str, ...]:
         """Returns the names of these slots' GPUs for `CUDA_VISIBLE_DEVICES`."""
         names = []
-        for card in cards:
-            if card.gpu is not None:
-                index = await self._index_of(card.gpu, report)
-                names.append(card.gpu.uuid if card.is_mig else str(index))
+        for slot in slots:
+            if slot.gpu is not None:
+                index = await self._index_of(slot.gpu, report)
+                names.append(slot.gpu.uuid if slot.is_mig else str(index))
         return tuple(names)
 
     async def _index_of(self, gpu: Gpu, report: Report) -> int:

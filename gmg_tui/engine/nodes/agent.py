@@ -181,8 +181,9 @@ class Agent:
     def _start(self, slot: str, assignment: Assignment) -> None:
         engine_slot = self._slots[slot]
         # Use this machine's GPUs: those of other nodes may have the same numbers and names.
-        cards = [self._slots[card.name].slot for card in assignment.task.cards if card.name in self._slots]
-        worker = Worker(engine_slot, replace(assignment.task, cards=tuple(cards)), self._workplace, self._recorder)
+        task = assignment.task
+        visible_slots = tuple(self._slots[each.name].slot for each in task.visible_slots if each.name in self._slots)
+        worker = Worker(engine_slot, replace(task, visible_slots=visible_slots), self._workplace, self._recorder)
         self._recorder.occupy(JobRecord(engine_slot.index + 1, slot), (worker,))
         engine_slot.worker = worker
         assigned = self._assigned[slot] = AssignedAttempt(assignment, worker)

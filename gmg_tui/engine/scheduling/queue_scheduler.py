@@ -109,8 +109,8 @@ class QueueScheduler:
             record = structs.replace(record, group=f"g{record.number}")
         log = sessions.job_log(record)
         logs = [f"{log.removesuffix('.log')}.rank{rank}.log" if rank else log for rank in range(len(engine_slots))]
-        cards = tuple(engine_slot.slot for engine_slot in engine_slots) if record.width > 1 else ()
-        task = Task.of_job(self._workplace.spec, record, len(self._queue.records), cards)
+        visible_slots = tuple(engine_slot.slot for engine_slot in engine_slots) if record.width > 1 else ()
+        task = Task.of_job(self._workplace.spec, record, len(self._queue.records), visible_slots)
         tasks = [replace(task, log=log) for log in logs]
         run = JobRun(record.number, engine_slots, tasks, self._workplace, self._recorder, record.group)
         self._queue.update(self._recorder.occupy(record, run.workers))

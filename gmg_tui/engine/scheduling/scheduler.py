@@ -34,22 +34,28 @@ class PlainScheduler:
                 engine_slot.lead = engine_slots[0]
         else:
             size = 1 if spec.ddp is None else spec.ddp.size or len(engine_slots)
-            rank_slots = [engine_slots[first : first + size] for first in range(0, len(engine_slots), size)]
-            names = [f"g{number}" if spec.ddp is not None else None for number in range(len(rank_slots))]
-            self.job_runs = [self._make_run(ranks, ranks, name) for ranks, name in zip(rank_slots, names, strict=True)]
+            by_group = [engine_slots[first : first + size] for first in range(0, len(engine_slots), size)]
+            names = [f"g{number}" if spec.ddp is not None else None for number in range(len(by_group))]
+            self.job_runs = [
+                self._make_run(group_slots, group_slots, name)
+                for group_slots, name in zip(by_group, names, strict=True)
+            ]
         self._workers = {worker.slot.name: worker for run in self.job_runs for worker in run.workers}
 
-    def _make_run(self, ranks: Sequence[EngineSlot], visible: Sequence[EngineSlot], group: str | None = None) -> JobRun:
-        """Returns a job with a process on each slot of `ranks`, all of which see the GPUs of the `visible` slots."""
+    def _make_run(
+        self, engine_slots: Sequence[EngineSlot], visible: Sequence[EngineSlot], group: str | None = None
+    ) -> JobRun:
+        """Returns a job with a process on each of `engine_slots`, all of which see the GPUs of the `visible` slots."""
         spec, count = self._workplace.spec, len(self._slots)
-        cards = tuple(engine_slot.slot for engine_slot in visible) if len(visible) > 1 or group is not None else ()
-        logs = [f"{sessions.LOGS}/{rank.slot.name}.log" for rank in ranks]
+        only_own = len(visible) == 1 and group is None
+        visible_slots = () if only_own else tuple(engine_slot.slot for engine_slot in visible)
+        logs = [f"{sessions.LOGS}/{engine_slot.slot.name}.log" for engine_slot in engine_slots]
         tasks = [
-            Task(spec.args, spec.env, rank.index, count, log, cards, resume_args=spec.resume_args)
-            for rank, log in zip(ranks, logs, strict=True)
+            Task(spec.args, spec.env, engine_slot.index, count, log, visible_slots, resume_args=spec.resume_args)
+            for engine_slot, log in zip(engine_slots, logs, strict=True)
         ]
-        run = JobRun(ranks[0].index + 1, ranks, tasks, self._workplace, self._recorder, group)
-        for engine_slot, worker in zip(ranks, run.workers, strict=True):
+        run = JobRun(engine_slots[0].index + 1, engine_slots, tasks, self._workplace, self._recorder, group)
+        for engine_slot, worker in zip(engine_slots, run.workers, strict=True):
             record = JobRecord(engine_slot.index + 1, engine_slot.slot.name)
             if (rank := worker.rank) is not None:
                 record = structs.replace(record, group=rank.id, rank=rank.rank, world_size=rank.world_size)

@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 from textual.binding import Binding, BindingType
 
 from gmg_tui.jobs.argument_placeholders import fill_some, join_args
-from gmg_tui.model import Settings, Tried, units
+from gmg_tui.model import ArgumentResults, Settings, units
 from gmg_tui.model.secrets import mask
 from gmg_tui.model.tried import fastest
 from gmg_tui.results import column
@@ -21,7 +21,7 @@ from gmg_tui.ui.table import Table
 class TriedRow(NamedTuple):
     """A row of the table of tried arguments."""
 
-    tried: Tried
+    tried: ArgumentResults
     mark: str = ""
     """`fastest` or, in a tuning, `recommended`, on at most one row; empty on the others."""
 
@@ -31,7 +31,7 @@ class TriedRow(NamedTuple):
         return repr((self.tried.args, sorted(self.tried.env.items())))
 
 
-def columns(rows: Iterable[Tried]) -> list[Column[TriedRow]]:
+def columns(rows: Iterable[ArgumentResults]) -> list[Column[TriedRow]]:
     """Returns the columns for these arguments, with one for each metric."""
     metrics = dict.fromkeys(name for tried in rows for name in tried.metrics)
     return [
@@ -54,7 +54,7 @@ def columns(rows: Iterable[Tried]) -> list[Column[TriedRow]]:
     ]
 
 
-def arguments_text(tried: Tried) -> str:
+def arguments_text(tried: ArgumentResults) -> str:
     """Returns the variables, secrets masked, and the arguments in shell syntax."""
     variables = [join_args((f"{name}={value}",)) for name, value in mask(tried.env).items()]
     return " ".join([*variables, join_args(tried.args) or "no arguments"])
@@ -101,7 +101,7 @@ class TriedPage(TablePage[TriedRow]):
         self.table.set_columns(columns(rows))
         self.listing.show([TriedRow(row, mark if row is best else "") for row in rows], "Nothing has been tried yet.")
 
-    def _best(self, rows: Sequence[Tried]) -> Tried | None:
+    def _best(self, rows: Sequence[ArgumentResults]) -> ArgumentResults | None:
         """Returns the fastest arguments, or those that a tuning recommends; None if there are none."""
         view = self.app.view
         tuning, spec = view.snapshot.tuning, view.session.spec

@@ -84,15 +84,15 @@ def answer(question: Command | Question) -> object:
 
 def listen() -> None:
     """Agree to everything."""
-    for request in requests():
-        if isinstance(request, Numbered):
-            if isinstance(question := request.question, SetSlot):
-                assignment = msgspec.msgpack.decode(question.assignment, type=Assignment | None)
+    for message in requests():
+        if isinstance(message, Numbered):
+            if isinstance(request := message.request, SetSlot):
+                assignment = msgspec.msgpack.decode(request.assignment, type=Assignment | None)
                 if assignment is not None:
-                    assigned[question.slot] = assignment
-            elif isinstance(question, End):
+                    assigned[request.slot] = assignment
+            elif isinstance(request, End):
                 requested_end.set()
-            send(Answer.with_value(request.id, answer(question) if kind == "absurd" else None))
+            send(Answer.with_value(message.id, answer(request) if kind == "absurd" else None))
     os._exit(0)
 
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 from textual.pilot import Pilot
 
-from gmg_tui.model import Tried
+from gmg_tui.model import ArgumentResults
 from gmg_tui.ui.pages.tried import TriedPage
 from tests import tunings
 from tests.ui import play, sessions
@@ -19,7 +19,7 @@ from tests.ui.play import asked, click, press
 from tests.ui.screens.pictures import LARGE, SMALL
 
 
-def _tried(n_envs: int, rate: float | None, **more: Any) -> Tried:
+def _tried(n_envs: int, rate: float | None, **more: Any) -> ArgumentResults:
     fields: dict[str, Any] = {
         "slots": tuple(f"gpu{index}" for index in range(8)),
         "attempts": 8,
@@ -33,7 +33,7 @@ def _tried(n_envs: int, rate: float | None, **more: Any) -> Tried:
         "power_w": 612.0,
         "fps_per_watt": rate / 612 if rate else None,
     }
-    return Tried(("-B", str(n_envs), "--seed", "{seed}"), **(fields | more))
+    return ArgumentResults(("-B", str(n_envs), "--seed", "{seed}"), **(fields | more))
 
 
 OUT_OF_MEMORY = "CUDA out of memory: 61.4 GiB more were asked for, 12.1 GiB were free"
@@ -46,7 +46,7 @@ ROWS = (
 )
 
 
-def engine(rows: tuple[Tried, ...] = ROWS) -> FakeEngine:
+def engine(rows: tuple[ArgumentResults, ...] = ROWS) -> FakeEngine:
     fake = play.engine_of(sessions.busy_snapshot())
     fake.tried_so_far = rows
     return fake
