@@ -24,7 +24,7 @@ _DEMO_ARGS: Mapping[str, tuple[str, ...]] = {
     "light.py": ("-B", "16", "--steps", "200000"),
 }
 """Arguments that precede the user's: the examples start quickly and run for minutes."""
-_VAR_PATTERN = re.compile(rf"(?P<name>{placeholders.NAME.pattern})(=(?P<low>\d+)(\.\.(?P<high>\d*))?)?")
+_VAR_PATTERN = re.compile(rf"(?P<name>{placeholders.NAME_PATTERN.pattern})(=(?P<low>\d+)(\.\.(?P<high>\d*))?)?")
 _MAX_VALUE = 10**12
 _TUNE_SPEC_OPTIONS = [opt for opt in TUNE_ONLY if opt.spec_field in TuneSpec.__struct_fields__]
 
@@ -51,7 +51,7 @@ def run(options: Options, engine: PrestartedEngine, program: Program | None, arg
             fields["cpu"] = _DEMO_CPU_SLOTS
         example = "light.py" if fields["cpu"] else "franka.py"
         program = Program(str(Path(__file__).parent.parent / "examples" / example), (*_DEMO_ARGS[example], *args))
-    placeholders.check_names((*program.args, *fields["env"].values()), placeholders.NAMES)
+    placeholders.check_names((*program.args, *fields["env"].values()), placeholders.WORKER_NAMES)
     return start(options, partial(create_session, options, fields, program, named_after=named_after), engine=engine)
 
 
@@ -100,7 +100,7 @@ def tune(options: Options, engine: PrestartedEngine, program: Program | None) ->
     if not any(tune_spec.variable in placeholders.names_in(text) for text in texts):
         example = f"gmg-tui tune {program.script} -B {placeholder}"
         raise GmgError(f"the arguments have no {placeholder}: write it in place of the number, as in: {example}")
-    placeholders.check_names(texts, (tune_spec.variable, *placeholders.NAMES, *placeholders.JOB_NAMES))
+    placeholders.check_names(texts, (tune_spec.variable, *placeholders.WORKER_NAMES, *placeholders.JOB_NAMES))
 
     def create_spec() -> RunSpec:
         spec = create_session(options, fields, program, named_after="tune", jobs=())
@@ -141,7 +141,7 @@ def _tune_spec(options: Options) -> TuneSpec:
     if match is None:
         raise GmgError(f"--var {options.var}: give NAME=LOW..HIGH, such as n_envs=64..65536; HIGH may be left out")
     name, low, high = match["name"], int(match["low"] or 64), int(match["high"]) if match["high"] else None
-    if name in (*placeholders.NAMES, *placeholders.JOB_NAMES):
+    if name in (*placeholders.WORKER_NAMES, *placeholders.JOB_NAMES):
         raise GmgError(f"--var {options.var}: {{{name}}} is a placeholder of gmg-tui; choose another name")
     if not 1 <= low <= (low if high is None else high) <= _MAX_VALUE:
         raise GmgError(f"--var {options.var}: give LOW..HIGH from 1 to {_MAX_VALUE:,}, LOW first")

@@ -12,16 +12,16 @@ from pathlib import Path
 from gmg_tui.model import Slot
 from gmg_tui.model.errors import GmgError, join_words, suggest
 
-NAMES = ("slot", "gpu", "i", "n", "seed")
+WORKER_NAMES = ("slot", "gpu", "i", "n", "seed")
 """Placeholders of every worker."""
 JOB_NAMES = ("job", "name")
 """Placeholders of a sweep's jobs, besides the values of the experiments file."""
 CHECKPOINT_NAMES = ("checkpoint", "checkpoint_dir", "checkpoint_name", "checkpoint_dir_name")
 """Placeholders of `--resume-args`."""
-NAME = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?")
+NAME_PATTERN = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 """A placeholder's name; with dots and dashes for hydra's `optim.lr` and the names of options."""
 
-_PLACEHOLDER = re.compile(r"(?P<foreign>\$\{NAME\})|\{\{|\}\}|\{(?P<name>NAME)\}".replace("NAME", NAME.pattern))
+_PLACEHOLDER = re.compile(r"(?P<foreign>\$\{NAME\})|\{\{|\}\}|\{(?P<name>NAME)\}".replace("NAME", NAME_PATTERN.pattern))
 _NEEDS_NO_QUOTES = re.compile(r"[\w@%+=:,./{}-]+", re.ASCII)
 _SEED_STEP = 1000
 """Difference between the seeds of two workers: scripts count up from a seed for their environments."""
@@ -95,7 +95,7 @@ def checkpoint_values(path: Path) -> dict[str, object]:
 
 
 def values_for(slot: Slot, index: int, count: int, gpu_index: int | None) -> dict[str, object]:
-    """Returns the values of `NAMES` for worker `index` of `count` on `slot`, the same for each attempt.
+    """Returns the values of `WORKER_NAMES` for worker `index` of `count` on `slot`, the same for each attempt.
 
     `{gpu}` is the NVML index of its GPU, not the CUDA ordinal, which is 0 in every worker; on a CPU slot (None) it
     is the worker's number, so that command lines for GPUs still distinguish the workers.

@@ -12,12 +12,12 @@ from typing import Annotated, Any, Self
 import msgspec
 from msgspec import Meta, Struct, structs
 
-from gmg_tui.jobs.argument_placeholders import JOB_NAMES, NAME, NAMES, as_text
+from gmg_tui.jobs.argument_placeholders import JOB_NAMES, NAME_PATTERN, WORKER_NAMES, as_text
 from gmg_tui.machine.toml import parse as parse_toml
 from gmg_tui.model import Value, units
 from gmg_tui.model.errors import GmgError, suggest
 
-BUILT_IN = (*NAMES, *JOB_NAMES)
+BUILT_IN = (*WORKER_NAMES, *JOB_NAMES)
 """Placeholders that need no value in the settings."""
 Table = dict[str, Value]
 Text = Annotated[str, Meta(min_length=1)]
@@ -65,7 +65,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         for value in (value for values in lists for value in values if isinstance(value, str) and "\0" in value):
             raise ValueError(f"{value!r} has a NUL character; remove it")
         ranks = self.ddp
-        if isinstance(ranks, str) and not (ranks[:1] + ranks[-1:] == "{}" and NAME.fullmatch(ranks[1:-1])):
+        if isinstance(ranks, str) and not (ranks[:1] + ranks[-1:] == "{}" and NAME_PATTERN.fullmatch(ranks[1:-1])):
             raise ValueError(f"ddp {ranks}: give a number, or a placeholder for one, as in '{{ranks}}'")
         for name in (*(self.grid or ()), *self.defaults, *(key for table in self.experiment or () for key in table)):
             if name != "name" or name in self.defaults or name in (self.grid or ()):
@@ -200,7 +200,7 @@ def check_placeholder(name: str) -> None:
     """Raises `ValueError` unless a sweep's placeholder can have this name."""
     if name in BUILT_IN and name != "seed":  # a sweep may set the seed
         raise ValueError(f"{{{name}}} is filled in by gmg-tui itself; choose another name")
-    if not NAME.fullmatch(name):
+    if not NAME_PATTERN.fullmatch(name):
         raise ValueError(f"{name} cannot be a placeholder; use letters, digits, '_', '-' and '.'")
 
 
