@@ -140,7 +140,7 @@ class JobRun:
         return self.workers[0]
 
     async def run(self, *, until_cancelled: bool = False) -> None:
-        """Runs the workers until all have ended for good, or until cancelled if `until_cancelled`. Cancelling kills them."""
+        """Runs the workers until all have ended for good or, with `until_cancelled`, until cancelled. Cancelling kills them."""
         tasks = [asyncio.create_task(worker.run(), name=worker.slot.name) for worker in self.workers]
         if self.group is not None:
             tasks.append(asyncio.create_task(self.group.run(), name=self.group.id))
