@@ -1,4 +1,4 @@
-"""Unix times of the engine's monotonic times, and waits with a time limit."""
+"""Converts monotonic times to Unix times, and waits for events with a timeout."""
 
 import asyncio
 import time
@@ -30,7 +30,7 @@ def now() -> float:
 
 
 async def any_of(*waitables: asyncio.Event | Coroutine[Any, Any, None], timeout_s: float | None = None) -> None:
-    """Waits until an event is set, a coroutine has ended or the time limit is over. Raises a coroutine's error."""
+    """Waits until an event is set, a coroutine returns or the timeout expires. Raises a coroutine's error."""
     waits = [asyncio.ensure_future(item.wait() if isinstance(item, asyncio.Event) else item) for item in waitables]
     try:
         for wait in (await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED))[0]:

@@ -55,7 +55,7 @@ class Faults:
                 return
 
     def handle(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Handles an error outside any component, as the loop's exception handler. Such errors may repeat forever."""
+        """Reports an error outside any component, as the loop's exception handler; a recurring one is logged once."""
         name, error = context["message"], context.get("exception")
         if not isinstance(error, Exception):
             loop.default_exception_handler(context)
@@ -64,7 +64,7 @@ class Faults:
         loop.call_later(_RECOVERY_S, self._recover, name)
 
     def _recover(self, name: str) -> None:
-        """Removes the note on a component, unless that has failed recently."""
+        """Removes the note on a component, unless the component has failed recently."""
         failed_at = self._failed_at.get(name)
         if failed_at is not None and time.monotonic() - failed_at >= _RECOVERY_S:
             del self._failed_at[name]

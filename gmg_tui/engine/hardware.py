@@ -72,7 +72,7 @@ class Hardware:
         )
 
     def update_leases(self, needed: Set[str | None]) -> Set[str]:
-        """Keeps leases only of the needed GPUs, given by UUID.
+        """Releases the leases of GPUs that are not `needed` (UUIDs), and acquires those of the others.
 
         Returns the GPUs that another session has taken, if the user asked for GPUs that nobody else uses.
         """
@@ -90,10 +90,7 @@ class Hardware:
 
 
 def _driver(spec: RunSpec) -> tuple[Driver, tuple[Gpu, ...], str | None]:
-    """Returns the driver, its GPUs, and the environment's selection of them (None: all).
-
-    Raises `GmgError`.
-    """
+    """Returns the driver, its GPUs, and the environment's selection of them (None: all). Raises `GmgError`."""
     if spec.simulate is not None:
         simulated = SimulatedNvml(spec.simulate, Path(spec.folder, simulation.FOLDER))
         return simulated, simulated.gpus(), None
@@ -109,7 +106,7 @@ def _free_slots(
 ) -> tuple[tuple[Slot, ...], FreeGpus | None]:
     """Waits until enough GPUs are free. Returns their slots, and a source of the rest; None if no more are needed.
 
-    A sweep that may wait starts with all slots and one GPU; the source acquires the others. Raises `GmgError`.
+    A sweep that may wait gets all slots once one GPU is free; the source acquires the other GPUs. Raises `GmgError`.
     """
     count, wait_s = selection.number_of_free(spec.gpus or ""), spec.wait_s or 0.0
     if spec.simulate is not None:

@@ -1,4 +1,4 @@
-"""The engine's life cycle: it starts its parts, runs the workers, and ends when no client is left."""
+"""The engine's life cycle: it starts its parts, runs the workers, and exits once no client is left."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ _FIRST_CLIENT_WAIT_S = 10.0
 _NEXT_CLIENT_WAIT_S = 0.5
 """Seconds to wait for another client after the last one has gone."""
 _MAX_VIEWER_WAIT_S = 1.0
-"""Maximum wait of the workers for an expected viewer."""
+"""Maximum time that workers wait for an expected viewer."""
 _NVML_CLOSE_TIMEOUT_S = 4.0
 _COMMIT_TIMEOUT_S = 5.0
 _MAX_UNREAD = 16
-"""Maximum unread sets of samples."""
+"""Maximum number of unread sets of samples; older ones are dropped."""
 
 
 class Engine:
@@ -83,7 +83,7 @@ class Engine:
         self.shutdown_requested = asyncio.Event()
         """Set once the session must end without waiting for clients, such as by a signal."""
         self._reason = "the session has ended"
-        """The reason that the session has ended, for clients."""
+        """The reason for the session's end, for clients."""
         self._fleet: Fleet | None = None
 
     async def start(self, report: Callable[[str], None] = _log.info) -> str:
@@ -113,7 +113,7 @@ class Engine:
             with contextlib.suppress(OSError, TimeoutError):  # the session needs no commit
                 script_commit = await asyncio.wait_for(asyncio.wrap_future(commit), _COMMIT_TIMEOUT_S)
             # No await until all parts exist, or samples would be lost.
-            self._sampler = self._start_sampler()  # early: slow GPUs' metrics are needed for the first frame
+            self._sampler = self._start_sampler()  # early: the first frame shows even a slow GPU's metrics
             self._pipes = Pipes(self._logs.is_full)
             self._egl = egl.EglProbe()
             self._notifications = Notifications(self._spec, lambda text: self._supervisor.note("notify", text))
@@ -206,7 +206,7 @@ class Engine:
         end_task = asyncio.create_task(self._wait_until_done())
         try:
             await asyncio.wait([session_task, end_task], return_when=asyncio.FIRST_COMPLETED)
-            if self._fleet is not None and not session_task.done():  # show clients the delay
+            if self._fleet is not None and not session_task.done():  # clients still see the delay
                 await self._fleet.end(kill=not self._supervisor.all_ended.is_set())
         finally:
             for task in (session_task, end_task, self._egl):
@@ -242,7 +242,7 @@ class Engine:
 
     async def cancel(self, *, fresh: bool) -> None:
         """Ends without running anything. Removes the folder of a `fresh` session; records any other as ended."""
-        _log.info("the launcher has gone before the start of the session")
+        _log.info("the session is cancelled: the launcher is gone, or a signal came first")
         self._egl.cancel()
         await self._conclude()
         if fresh:
@@ -262,7 +262,7 @@ class Engine:
         self._server.close(self._reason)
 
     async def _run_session(self) -> None:
-        """Starts the watchdog, then the workers once an expected viewer has its first frame; runs until cancelled."""
+        """Waits for an expected viewer's first frame, then runs the watchdog and the workers until cancelled."""
         async with _alongside(self._supervisor.faults.keep_running("clients", self._server.run)):
             if self._expect_viewer:
                 await any_of(self._server.watched, timeout_s=_MAX_VIEWER_WAIT_S)
@@ -280,7 +280,7 @@ class Engine:
             await faults.keep_running("free GPUs", lambda: jobs.collect(gpus, self._spec.wait_s or 0.0))
 
     async def _wait_until_done(self) -> None:
-        """Waits until the workers have ended and the clients have seen it, or the session must end."""
+        """Waits until the workers have ended or are overdue and, unless shutdown is requested, no client is left."""
         supervisor, server = self._supervisor, self._server
         while True:
             await any_of(supervisor.all_ended, supervisor.overdue)
@@ -317,7 +317,7 @@ class Engine:
         for number in (signal.SIGUSR1, signal.SIGUSR2):  # sent by Slurm's --signal before an allocation ends
             loop.add_signal_handler(number, self._supervisor.forward_signal, number)
         # The engine has no terminal, and a stray hang-up must not end a day's work. The signal is caught rather than
-        # ignored, because workers would inherit that.
+        # ignored: workers would inherit SIG_IGN.
         loop.add_signal_handler(signal.SIGHUP, _log.info, "SIGHUP received and ignored")
 
     def _on_signal(self, number: signal.Signals) -> None:

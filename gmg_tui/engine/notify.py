@@ -17,7 +17,7 @@ MAX_EVENTS = 1000
 _MAX_OCCURRENCES = 16
 """Maximum occurrences in a snapshot; a client further behind misses some."""
 _MAX_WAITING_OCCURRENCES = 32
-"""Maximum occurrences waiting for their commands; further ones run none, except the session's end."""
+"""Maximum occurrences waiting for their commands; further ones run no command, except the session's end."""
 
 
 class Notifications:

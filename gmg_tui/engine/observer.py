@@ -86,7 +86,7 @@ class Observer:
             self._faults.guard("records", lambda: self.recorder.write(self.snapshot()))
 
     async def _beat(self, read: Callable[[], None], send: Callable[[Snapshot | None], None]) -> None:
-        """Does all work of a second at once: waking up costs more than most of it."""
+        """Does all of a second's work in one go: waking up costs more than most of it."""
         loop, guard = asyncio.get_running_loop(), self._faults.guard
         due = loop.time()
         while True:
@@ -98,7 +98,7 @@ class Observer:
             for engine_slot in self._work.slots.values():
                 if engine_slot.attempt is not None:
                     guard("logs", engine_slot.attempt.poll)
-            guard("the watch of groups and trials", self._work.beat)
+            guard("the checks of groups and jobs", self._work.beat)
             views, now = self._views(), time.monotonic()
             views = guard("alerts", self._diagnose, views, now) or views
             moment = clock.unix(now)
@@ -111,7 +111,7 @@ class Observer:
             await asyncio.sleep(due - loop.time())
 
     async def _scan(self) -> None:
-        """Scans all processes at intervals, updates the workers, and finds those on a wrong GPU."""
+        """Scans all processes at intervals, updates the workers, and finds those on the wrong GPU."""
         while True:
             try:
                 table = await self._scans.table()
@@ -272,7 +272,7 @@ class Observer:
         return {pid: attempt.slot.name for attempt in attempts for pid in attempt.pids}
 
     async def curves(self, slot: str, name: str, count: int) -> dict[str, model.Curve]:
-        """Returns the metrics of the newest attempt on a slot over time, by name. Raises `GmgError`."""
+        """Returns the curves of a slot's newest attempt, by the metric's name. Raises `GmgError`."""
         engine_slot = self._work.engine_slot(slot)
         worker = (engine_slot.lead or engine_slot).worker
         return await worker.newest.curves(name, count) if worker is not None and worker.newest is not None else {}
@@ -310,7 +310,7 @@ class Observer:
     async def stacks(self, slot: str) -> tuple[model.Stacks, ...]:
         """Returns the Python stacks of the worker on a slot, or of all ranks of its group, requested at once.
 
-        Raises `GmgError` if there is no such slot, or no job has run there.
+        Raises `GmgError` if there is no such slot, no job has run there, or a node does not answer.
         """
         group = self._work.group_slots(slot)
         workers = [worker for name in group if (worker := self._work.engine_slot(name).worker) is not None]

@@ -137,12 +137,12 @@ def _rank_behind(slot: EngineSlot, group: Iterable[EngineSlot], facts: SpeedFact
         if busy_pct is not None and isinstance(attempt, LocalAttempt) and attempt.life is Life.ALIVE:
             other_pct = _busy_pct(attempt.readings.counts.shares(now))
             if other_pct is not None and other_pct >= busy_pct + _MIN_STRAGGLE_PCT:
-                return f"{rank}, which is busy between updates {other_pct:.0f} % of the time, this one {busy_pct:.0f} %"
+                return f"{rank}, which spends {other_pct:.0f} % of its time between updates, this one {busy_pct:.0f} %"
     return None
 
 
 def _busy_pct(shares: model.Shares | None) -> float | None:
-    """Returns the percent of time outside learning, in which ranks wait for each other; None if unknown."""
+    """Returns the percent of time spent outside learning, where ranks wait for each other; None if unknown."""
     return 100 - shares.learning if shares is not None else None
 
 
@@ -153,7 +153,7 @@ def program_of(spec: RunSpec) -> tuple[bool, str]:
 
 @cache  # reads the records of all sessions
 def tuned_envs(program: tuple[bool, str], gpu: str | None) -> int | None:
-    """Returns the number of environments that a program's newest tuning on a GPU model recommends; None without one."""
+    """Returns the number of environments that a program's newest tuning on a GPU model recommends; None if unknown."""
 
     def is_match(session: model.Session) -> bool:
         tune, models = session.spec.tune, {slot.gpu.name if slot.gpu is not None else None for slot in session.slots}

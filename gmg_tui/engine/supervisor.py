@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gmg_tui.engine.scheduling.scheduler import PlainScheduler
 
     Scheduler = PlainScheduler | QueueScheduler | Agent
-    """Decides what runs on the slots, for a plain run, a queue, or a node's agent."""
+    """Decides what runs on the slots, in a plain run, with a queue, or as a node's agent."""
 
 _log = logging.getLogger(__name__)
 
@@ -111,11 +111,11 @@ class Supervisor:
         return [run.group for run in self.scheduler.job_runs if run.group is not None]
 
     def groups(self) -> tuple[RankGroup, ...]:
-        """Returns the groups whose ranks are on slots."""
+        """Returns the groups whose ranks occupy slots."""
         return tuple(group.view() for group in self._groups)
 
     def group_slots(self, slot: str) -> tuple[str, ...]:
-        """Returns the slots of the job that runs on `slot`. Raises `GmgError` if there is no such slot."""
+        """Returns the slots of the job on `slot`, or just `slot`. Raises `GmgError` if there is no such slot."""
         engine_slot = self.engine_slot(slot)
         name = (engine_slot.lead or engine_slot).slot.name
         return next((run.slots for run in self.scheduler.job_runs if name in run.slots), (name,))
@@ -155,7 +155,7 @@ class Supervisor:
     def edit(
         self, slots: tuple[str, ...], args: tuple[str, ...], env: dict[str, str], seen: Mapping[str, Seen]
     ) -> None:
-        """Restarts workers with other arguments. Raises `GmgError` like `act`, and for a job that has ended."""
+        """Restarts workers with other arguments. Raises `GmgError` like `act`, and for trials and ended jobs."""
         self._check_not_ending()
         if self.session.spec.tune is not None:
             raise GmgError("the trials of a tuning keep their arguments; start a plain run to change them", 1)
@@ -185,7 +185,7 @@ class Supervisor:
             raise GmgError("; ".join(refused), 1)
 
     def end(self, *, kill: bool = False, reason: str | None = None) -> None:
-        """Stops all workers, or kills them on a second request; `reason` is None if the user asked for it."""
+        """Stops all workers; kills them if `kill`, or at the user's second request, for which `reason` is None."""
         now = time.monotonic()
         if reason is None and self._end_requested_at is not None:
             kill |= now >= self._end_requested_at + _MIN_END_GAP_S

@@ -245,5 +245,5 @@ def test_the_engines_own_log_is_bounded(tmp_path: Path, monkeypatch: pytest.Monk
             handler.handle(logging.makeLogRecord({"msg": "x" * (1 << 20)}))
         writer.close()
     first, *_, last = file.read_text().splitlines()
-    assert (len(first), last) == (module.MAX_RECORD_BYTES, "this log is full: nothing more is written")
+    assert (len(first), last) == (module.MAX_RECORD_BYTES, "this log is full: nothing more will be written")
     assert file.stat().st_size < 120 << 10

@@ -66,7 +66,7 @@ async def test_stacks_are_not_written_into_a_file_of_the_script(tmp_path: Path) 
     async with running(spec_for(script=str(script), cwd=str(tmp_path))) as run:
         await _all_run(run)
         (stacks,) = await run.client.stacks("cpu0")
-        assert stacks.error == "the script has closed the file for its stacks, perhaps with all inherited files"
+        assert stacks.error == "the script has closed the file for its stacks, perhaps along with all inherited files"
         await run.client.end(kill=True)
     assert set((tmp_path / "checkpoint.bin").read_bytes().split(b"data")) == {b""}
 

@@ -32,19 +32,19 @@ Report = Callable[[str | None], None]
 
 
 class Life(StrEnum):
-    """The phases of an attempt, in their order.
+    """The phases of an attempt, in order.
 
-    Signals are sent only in `ALIVE` and `LEADER_GONE`, and only to processes with the attempt's mark.
+    Signals are sent only in `ALIVE` and `LEADER_GONE`, and only to the attempt's own processes.
     """
 
     PREPARING = "preparing"
-    """It waits for its turn, or its command line is being built; there is no process."""
+    """It is waiting for its turn, or its command line is being built; there is no process."""
     ALIVE = "alive"
-    """The first process runs."""
+    """The first process is running."""
     LEADER_GONE = "leader_gone"
-    """The first process has ended; its children may be left."""
+    """The first process has ended; its descendants may be left."""
     CLEARED = "cleared"
-    """No process is left that can be ended; the rest of the output is read, and the outcome determined."""
+    """No process is left that can be ended; the rest of the output is being read, and the outcome determined."""
     ENDED = "ended"
 
 
@@ -54,7 +54,7 @@ class StopCause(StrEnum):
     COMMAND = "command"
     """A command of the user, the scheduler or the session."""
     GROUP = "group"
-    """The failure of another rank of the group."""
+    """The failure or stop of another rank of the group."""
     ALERT = "alert"
     """An alert; another attempt follows."""
     TIMEOUT = "timeout"
@@ -67,7 +67,7 @@ class Stop(Struct, frozen=True, omit_defaults=True):
     kill: bool = False
     """True for SIGKILL at once."""
     reason: str | None = None
-    """None for a user's command or another rank's failure."""
+    """None if a user or another rank is the cause."""
 
 
 class Outcome(NamedTuple):
@@ -76,17 +76,17 @@ class Outcome(NamedTuple):
     failure: Failure | None = None
     """None if it finished, or was stopped by a command or with its group."""
     cause: StopCause | None = None
-    """The origin of its stop or cancellation; None if it ended by itself."""
+    """The origin of its stop or cancellation; None if it ended on its own."""
     had_progress: bool = False
     running_s: float = 0.0
     unprepared: bool = False
-    """True if it got no process, or lost it with its node; a job then returns to the queue."""
+    """True if it got no process (unless its group cancelled it) or lost it with its node; a job may be queued again."""
     unready: str | None = None
     """The reason it could not start or was lost, if the script was not the cause; None otherwise."""
     final: bool = False
     """True if no other attempt can follow: its node is gone."""
     retry: bool = False
-    """True if the next attempt follows at once and uncounted, because the node's agent was replaced."""
+    """True if the next attempt starts at once, not counted as a restart, because the node's agent was replaced."""
 
     @property
     def by_user(self) -> bool:
@@ -100,7 +100,7 @@ class Outcome(NamedTuple):
 
 
 def outcome_without_process(stop: Stop | None) -> Outcome:
-    """Returns the outcome of an attempt that got no process, because of `stop` or (None) its cancelled group."""
+    """Returns the outcome of an attempt that got no process, because `stop` or (None) its group cancelled it."""
     by_user = stop is not None and stop.cause is StopCause.COMMAND
     return Outcome(cause=StopCause.COMMAND if by_user else StopCause.GROUP, unprepared=by_user)
 
@@ -124,7 +124,7 @@ class RankActivity(Struct, frozen=True, omit_defaults=True):
     """The reason that a process is stopped, such as a signal or a debugger; None if none is."""
 
     def on_clock(self, ahead_s: float) -> RankActivity:
-        """Returns the activity in the time of a clock that is `ahead_s` ahead."""
+        """Returns the activity with its times converted to a clock that is `ahead_s` ahead."""
         return structs.replace(
             self,
             phase_started=self.phase_started + ahead_s,

@@ -53,14 +53,14 @@ async def outcome_of(
 
 
 async def _failure_of(readings: Readings, spec: RunSpec, exit_code: int) -> Failure:
-    """Returns the failure of an attempt that ended by itself."""
+    """Returns the failure of an attempt that ended on its own."""
     env_error = _env_error(readings.newest_line, readings.launch.command[0]) if exit_code in ENV_EXIT_CODES else None
     if env_error is not None:
         return Failure(FailureKind.CONFIG, env_error, "")
     failure = _advise_install(_advise_order(readings.reader.failure(exit_code), spec), spec)
     rendezvous = readings.launch.rendezvous
     is_vague = failure.kind in (FailureKind.UNKNOWN, FailureKind.KILLED)
-    if rendezvous is not None and is_vague:  # its error file has more detail
+    if rendezvous is not None and is_vague:  # the rank's error file has more detail
         recorded = await read_error_file(Path(rendezvous.error_file))
         failure = explain_recorded(recorded) if recorded is not None else failure
     return failure
@@ -81,7 +81,7 @@ def preparation_failure(error: NvmlUnavailable | GmgError) -> Failure:
 
 
 def blame_gpu(failure: Failure, sample: GpuSample | None) -> Failure:
-    """Returns `failure`, blamed on the GPU if the driver has lost the GPU: CUDA reports only a failed call.
+    """Returns `failure`, blamed on the GPU if the driver has lost it: CUDA reports only a failed call.
 
     An Xid or ECC error that benches the GPU confirms what the script's output suggests.
     """
@@ -97,7 +97,7 @@ def blame_gpu(failure: Failure, sample: GpuSample | None) -> Failure:
 def _advise_order(failure: Failure, spec: RunSpec) -> Failure:
     """Returns `failure`, with the right order of arguments as advice if the script rejected gmg-tui's options.
 
-    In `gmg-tui sim.py --gpus 0,1`, for example, the script gets the option.
+    `gmg-tui sim.py --gpus 0,1`, for example, passes the option to the script.
     """
     words = failure.reason.replace("=", " ").replace("'", " ").split()
     refused = [option for option in spec.own_options if option in words]
@@ -119,7 +119,7 @@ def _advise_install(failure: Failure, spec: RunSpec) -> Failure:
 
 
 async def read_error_file(path: Path) -> torchrun.RecordedError | None:
-    """Returns a rank's error file; None if it is missing or the disk does not answer in time."""
+    """Reads a rank's error file. Returns None if it is missing or the disk does not answer in time."""
     try:
         async with asyncio.timeout(_DISK_TIMEOUT_S):
             return await in_daemon_thread(torchrun.read_error_file, path)

@@ -32,7 +32,7 @@ class Gate:
     """Decides when each worker may start: first come, first served.
 
     Attributes:
-        opened: True once all may start.
+        opened: True once no worker waits for another to build.
     """
 
     def __init__(self, mode: StartMode) -> None:
@@ -76,7 +76,7 @@ class Gate:
     def leave(self, slot: str, *, finished: bool = False) -> None:
         """Removes the worker on `slot`, which has ended or is stuck; if it was the builder, the next one builds.
 
-        A script that has `finished` without building a scene never builds one.
+        If it has `finished` without building a scene, the script builds none, and all may start.
         """
         if self.opened or slot not in self._queue:
             return

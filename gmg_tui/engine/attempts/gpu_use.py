@@ -20,12 +20,12 @@ class GpuMemory:
     """One attempt's share of its GPU's memory, according to NVML.
 
     If NVML has listed the attempt's processes on the GPU, their memory is released once it no longer lists them. In
-    a container NVML lists other PIDs or none: then processes listed before the attempt are others'. Without a sample
-    from before the attempt the first one after its start counts, because a script takes seconds to reach the GPU.
+    a container NVML lists other PIDs or none: then processes listed before the attempt count as others'. Without a
+    sample from before the attempt, the first after its start is used: a script takes seconds to reach the GPU.
 
     Attributes:
         shared: True if other workers of this session use the GPU: memory that NVML lists for no process may be theirs.
-        used_mib: Memory of the attempt's processes at the last sample, if unlisted of the whole GPU; None if unknown.
+        used_mib: Memory of the attempt's processes at the last sample; if unlisted, the whole GPU's; None if unknown.
     """
 
     def __init__(self, slot: str) -> None:
@@ -55,7 +55,7 @@ class GpuMemory:
         self._ended_at = time.monotonic()
 
     def measure(self, sample: GpuSample | None, pids: Set[int] | None = None, *, live: bool = False) -> None:
-        """Applies a sample (None on a CPU slot); `pids` are the attempt's (None: unchanged); `live` if it runs."""
+        """Applies a sample (None on a CPU slot) of a `live` or ended attempt with these `pids` (None: unchanged)."""
         self._sample, self._pids = sample, self._pids if pids is None else pids
         used_mib = sample.memory_used_mib if sample is not None else None
         if sample is not None and used_mib is not None:
@@ -76,7 +76,7 @@ class GpuMemory:
     def peak_mib(self) -> float | None:
         """Peak memory of the attempt's own processes; None if unknown.
 
-        If NVML has not listed them, and the attempt has the GPU to itself: the GPU's peak, less the use before.
+        If NVML has not listed them, and the attempt had the GPU to itself: the GPU's peak, less the use before.
         """
         if self._own_peak_mib is not None or self._was_shared or self._peak_mib is None:
             return self._own_peak_mib
@@ -119,7 +119,7 @@ class GpuMemory:
     def unreleased_warning(self) -> str | None:
         """Returns a warning for an attempt that starts now; None if all memory is released."""
         mib = self._unreleased_mib()
-        return None if mib is None else f"started while {units.mib(mib)} of the last attempt was still in use"
+        return None if mib is None else f"started while {units.mib(mib)} of the last attempt's memory was still in use"
 
 
 class _Mean:
@@ -190,7 +190,7 @@ class Meter:
             self.power_w.add(power_w)
         if sample.energy_j is not None:
             before_j = self._counter_j if self._counter_j is not None else sample.energy_j
-            # The counter goes back when the driver is reloaded.
+            # The counter resets when the driver is reloaded.
             self.energy_j = (self.energy_j or 0.0) + max(0.0, sample.energy_j - before_j) / sharers
             self._counter_j = sample.energy_j
         elif power_w is not None:
@@ -208,7 +208,7 @@ class Meter:
         previous = self._last_energy or newest
 
         def interpolate(moment: float) -> tuple[float, float]:
-            """Returns `moment`, limited to the time between the two samples, and the energy until then."""
+            """Returns `moment`, clamped to the time between the two samples, and the energy until then."""
             moment = min(max(moment, previous[0]), newest[0])
             share = (moment - previous[0]) / (newest[0] - previous[0]) if newest[0] > previous[0] else 1.0
             return moment, previous[1] + share * (newest[1] - previous[1])

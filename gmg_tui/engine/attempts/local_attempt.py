@@ -42,7 +42,7 @@ _MARK_BYTES = 8
 _SESSION_END_GRACE_S = 2.0
 """Seconds to wait for a stop request after SIGTERM ended the script: job managers signal all processes at once."""
 _ENTRY_CHECK_INTERVAL_S = 1.0
-"""Interval of checks whether a process has entered its working directory."""
+"""Interval of checks that a process has entered its working directory."""
 
 
 class LocalAttempt:
@@ -69,7 +69,7 @@ class LocalAttempt:
         self._process = Process(host.pipes, host.scans, mark, lambda *out: self.readings.feed(*out), worker.changed)
         self._preparing: asyncio.Task[Launch | None] | None = None
         self._counts: asyncio.Future[Counts] | None = None
-        """The probe's counts, whose folder may still be being made; None before that."""
+        """The probe's counts, once their folder is made; None before it is requested."""
         self._skips_waits = asyncio.Event()
         self._requested: Stop | None = None  # the first stop requested, even if too late
         self._stop_requested = asyncio.Event()
@@ -125,7 +125,7 @@ class LocalAttempt:
         Reports each wait to its worker. Raises the errors of `LocalHost.prepare`.
         """
         report = self._worker.set_wait_reason
-        if self.task.rank is None:  # ranks wait for each other as they start
+        if self.task.rank is None:  # ranks wait for each other instead
             await any_of(self._skips_waits, self._host.gate.wait(self.slot.name, report))
         warning: str | None = None
         if (memory := self._memory_before) is not None:
@@ -202,7 +202,7 @@ class LocalAttempt:
             self._worker.set_wait_reason(None)
 
     async def _end_leftovers(self) -> None:
-        """Ends leftover processes that do not exit by themselves, and waits until no process is left."""
+        """Ends leftover processes that do not exit on their own, and waits until no process is left."""
         if not self._process.is_ending:
             description = await wait_for_leftovers(self._process, self._stop_requested, self._report_leftovers)
             if description is not None:
@@ -229,7 +229,7 @@ class LocalAttempt:
         return outcome._replace(failure=blame_gpu(failure, self._sample))
 
     async def _wait_for_sample(self) -> None:
-        """Waits for the GPU's next sample, which may show that it is lost, while the other ranks are ended."""
+        """Waits, while the other ranks are being ended, for a sample that may show that the GPU is lost."""
         now = time.monotonic()
         with suppress(TimeoutError):
             async with asyncio.timeout(2 * self._host.spec.interval_s + 1.0):
@@ -240,7 +240,7 @@ class LocalAttempt:
     # Commands
 
     def stop(self, stop: Stop) -> None:
-        """Stops the attempt; one that has ended by itself keeps its outcome."""
+        """Stops the attempt; one that has ended on its own keeps its outcome."""
         first = self._requested or stop
         self._requested = structs.replace(first, kill=first.kill or stop.kill)
         self._stop_requested.set()
@@ -285,7 +285,7 @@ class LocalAttempt:
             self._worker.changed()
 
     def measure(self, sample: GpuSample | None, now: float, sharers: int) -> None:
-        """Applies a sample of its GPU with `sharers` live workers at `now`, monotonic seconds; also after its end."""
+        """Applies a GPU sample at `now` (monotonic seconds), even after the end; `sharers` live workers use the GPU."""
         self._sample, self._sampled_at = sample, now
         # The first scan of processes may come seconds after the start; one after the end is empty.
         own = self.readings.activity.pids | ({self._process.pid} if self._process.started else set())

@@ -76,7 +76,7 @@ class Launch(NamedTuple):
     gpu_index: int | None = None
     """NVML index of the slot's GPU; None on a CPU slot."""
     continued_from: str | None = None
-    """The checkpoint named in its arguments; None if it starts from the beginning."""
+    """The path of the checkpoint to continue from; None to start from the beginning."""
     not_continued: str | None = None
     """The reason it starts from the beginning despite checkpoints; None otherwise."""
     cores: frozenset[int] | None = None
@@ -150,7 +150,7 @@ class LocalHost:
             return Counts(None)
         return Counts(
             await self.await_disk(
-                "the folder of the probe's counts", lambda: make_folder(self.spec.name), report, object()
+                "the disk with the probe's counts", lambda: make_folder(self.spec.name), report, object()
             )
         )
 
@@ -214,7 +214,7 @@ class LocalHost:
     async def prepare(self, slot: Slot, task: Task, rendezvous: Rendezvous | None, report: Report) -> Launch:
         """Prepares an attempt: its command line, environment, checkpoint and cores.
 
-        `report` gets the wait reason. Raises `NvmlUnavailable`, or `GmgError` if a disk fails or does not answer.
+        `report` gets the wait reason. Raises `NvmlUnavailable`, or `GmgError` for failing disks and foreign files.
         """
         if self.spec.agent is not None:
             await self.await_disk("the disk with the script", self._check_owners, report)
@@ -271,7 +271,7 @@ class LocalHost:
             "the disk with the kernel cache", lambda: clear_locks(full, cwd), report, caches.kernel_cache(full, cwd)
         )
         if error_file is not None:
-            await self.await_disk("the disk of the session", lambda: make_rank_folder(error_file), report, error_file)
+            await self.await_disk("the session's disk", lambda: make_rank_folder(error_file), report, error_file)
         templates = task.args
         phase_times = await self.await_disk(
             "the disk with the session's state", lambda: self.script_times.history(templates), report, templates
@@ -296,7 +296,7 @@ class LocalHost:
         )
 
     def _cores_for(self, slot: Slot, task: Task, environ: Mapping[str, str]) -> frozenset[int] | None:
-        """Returns the cores near its GPUs to pin an attempt to; None for no pinning, as when the user binds threads."""
+        """Returns the cores to pin an attempt to, near its GPUs; None without pinning, as if the user binds threads."""
         if any(name in environ for name in numa.BINDING_VARIABLES):
             return None
         own = (slot,) if task.rank is not None or not task.visible_slots else task.visible_slots
@@ -311,7 +311,7 @@ class LocalHost:
         return min(threads, thread_share(len(cores), sharers))
 
     async def _find_checkpoint(self, task: Task, report: Report) -> tuple[Checkpoint | None, str | None]:
-        """Returns the checkpoint to continue from, or the reason that none can be used."""
+        """Returns the checkpoint to continue from, or the reason that none can be used; (None, None) without any."""
         if not task.resume_args or not task.checkpoints:
             return None, None
         saved, disk = task.checkpoints, "the disk with the checkpoints"

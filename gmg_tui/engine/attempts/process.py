@@ -49,8 +49,8 @@ def adopt_orphans() -> None:
 def command_in(cwd: str, command: Sequence[str]) -> tuple[Sequence[str], dict[str, Any]]:
     """Returns a command that itself changes to `cwd`, and keyword arguments for `create_subprocess_exec`.
 
-    The engine waits for `exec`, so a directory on a hung network disk would block it; env(1) changes to it in the
-    child.
+    The engine waits for the child to call `exec`: changing to a directory on a hung network disk before that would
+    block it. env(1) changes to the directory afterwards.
     """
     if _ENV is None or "=" in command[0]:  # env would read it as a variable
         return command, {"cwd": cwd}
@@ -60,7 +60,7 @@ def command_in(cwd: str, command: Sequence[str]) -> tuple[Sequence[str], dict[st
 class Process:
     """A process and its descendants, which carry `mark` as `GMG_ATTEMPT_ID` unless they clear it.
 
-    `feed` is called for each chunk of output, first with True if it is from standard error; `changed` is called when
+    `feed` is called with each chunk of output, preceded by True if it is from standard error; `changed` is called when
     an attribute has changed.
 
     Attributes:
@@ -101,7 +101,7 @@ class Process:
 
     @property
     def exit_code(self) -> int | None:
-        """The first process's exit code, negative for a signal; None while it lives."""
+        """The first process's exit code, negative for a signal; None until it has ended."""
         return None if self._process is None else self._process.returncode
 
     async def start(
@@ -202,7 +202,7 @@ class Process:
         """Sends the signals of `steps` in order until no process is left; only `KILL_STEPS` replaces earlier steps.
 
         While the first process lives, SIGINT goes only to the process group, like a terminal's ctrl+c; other
-        signals also reach processes that have left the group. Stopped processes are continued, to handle the signal.
+        signals also reach processes that have left the group. Stopped processes are continued so that they handle it.
         The group is signalled before the scan, because signalling needs no memory, thread or descriptor.
         """
         if self._process is None or self.unkillable.is_set():
@@ -215,7 +215,7 @@ class Process:
         self._ending = asyncio.create_task(self._end(steps))
 
     async def wait_for_end(self) -> None:
-        """Waits until the processes signalled by `end` have ended or prove unkillable; returns at once if none were."""
+        """Waits until all processes have ended or prove unkillable; returns at once if `end` has not been called."""
         while self._ending is not None and not self._ending.done():
             await asyncio.wait([self._ending])  # a kill may have replaced it
 
@@ -283,7 +283,7 @@ class Process:
                 processes.send_signal(proc, signum)
 
     def forward_signal(self, number: signal.Signals) -> bool:
-        """Forwards a signal to the first process, unless it has no handler and would die. Returns True if sent."""
+        """Forwards a signal that the first process handles; an unhandled one would kill it. Returns True if sent."""
         if self._process is None or self.exit_code is not None or not processes.handles_signal(self.pid, number):
             return False
         self._process.send_signal(number)
@@ -304,7 +304,7 @@ _MIN_SWITCHES = 5
 async def wait_for_leftovers(process: Process, skipped: asyncio.Event, report: Report) -> str | None:
     """Waits for leftover processes to exit, within the limits above or until `skipped`.
 
-    Returns a description of the processes to end; None if none are left, or if they cannot be read.
+    Returns a description of the processes to end; None if none are left, or if `/proc` cannot be read.
     """
     started_at = busy_at = time.monotonic()
     usage: tuple[float, int] | None = None

@@ -72,9 +72,9 @@ class Readings:
         self.curves = Curves()
         self.output_bytes = 0
         self.fault: str | None = None
-        """The internal error that prevented parsing of some output; None without one. The log is complete."""
+        """The internal error that prevented parsing of some output; None if there was none. The log is complete."""
         self.unclean: str | None = None
-        """The exception it printed before exit code 0; None if it ended cleanly."""
+        """The exception printed despite exit code 0; None if there was none."""
         self.misplaced: str | None = None
         """Description of the wrong GPU that NVML lists it on; None if there is none."""
         self.written: set[str] = set()
@@ -85,7 +85,7 @@ class Readings:
         """The memory of its cgroups; None before the start."""
         self._kills_before = 0
         self._oom: str | None = None
-        """Description of the kernel's kill of a process for lack of RAM; None without one."""
+        """Description of an out-of-memory kill by the kernel; None if there was none."""
         self._phase_times = launch.phase_times
         self._warm = self._phase_times.kernels_saved
         self._log, self._ring, self._on_print = log, ring, on_print
@@ -169,7 +169,7 @@ class Readings:
             self._on_print()
 
     def finish(self, exit_code: int | None) -> None:
-        """Parses the rest of the output after its pipes are closed, and saves the phase times for the next start."""
+        """Parses the rest of the output once the pipes are closed, and records the phase times for later starts."""
         for splitter in self._splitters:
             raw, block = splitter.end()
             self._log.write(raw)
@@ -182,7 +182,7 @@ class Readings:
         self.unclean = self.reader.uncaught_exception() if exit_code == 0 else None
         self.mark_ended()
         self._phase_times.record(self.reader.phase_times, warm=self._warm)
-        # Genesis saves its kernels when the interpreter exits, also by ctrl+c.
+        # Genesis saves its kernels when the interpreter exits, even by ctrl+c.
         if self.reader.had_progress and exit_code in (0, -signal.SIGINT, 128 + signal.SIGINT):
             self._phase_times.kernels_saved = True
 
@@ -223,7 +223,7 @@ class Readings:
     def measure(
         self, sample: GpuSample | None, state: WorkerState, now: float, sharers: int, own: frozenset[int]
     ) -> None:
-        """Applies a GPU sample (None: CPU slot), also after its end; `own` are its PIDs, `sharers` the live workers."""
+        """Applies a GPU sample (None: CPU slot), even after the end; `own` are the attempt's PIDs."""
         is_live = state.live and now >= self.started_at  # the sample may be older
         self.memory.measure(sample, own, live=is_live)
         if is_live and sample is not None:
@@ -231,7 +231,7 @@ class Readings:
             self.meter.add(sample, running=running, now=now, sharers=sharers, counted=self._count_times())
 
     def _count_times(self) -> tuple[float, float] | None:
-        """Returns the times of the first and last count of steps, monotonic seconds; None before the second."""
+        """Returns the times of the first and last count of steps, monotonic seconds; None before the second count."""
         last = self.counts.last_at if self.counts.seconds else self.reader.pace.last_at
         if last is None or (fps := self.fps) is None or not fps.seconds:
             return None
@@ -328,7 +328,7 @@ class Readings:
         )
 
     def view(self, state: WorkerState) -> model.Worker:
-        """Returns the worker in this state as clients see it, without record and alerts."""
+        """Returns the worker in this state as clients see it, without its record and alerts."""
         reader, phase = self.reader, self.reader.phase if state.live else Phase.NONE
         return model.Worker(
             self.launch.slot.name,
@@ -374,7 +374,7 @@ class Readings:
             yield Sign("leftover", leftover)
         if self.launch.not_continued is not None:
             yield Sign(
-                "checkpoint", self.launch.not_continued, "on several machines, save to a disk that all of them see"
+                "checkpoint", self.launch.not_continued, "on several machines, save to a disk that all of them share"
             )
         if self.unclean is not None:
             yield Sign("unclean", f"exit code 0 after {self.unclean}", "see the end of its log")

@@ -29,20 +29,20 @@ SAMPLES, _GAP_S = 20, 0.1
 async def stacks_of(pid: int, folder: Path | None, stacks: Stacks, count: int = 1) -> Stacks:
     """Returns `stacks` with the stacks of a process whose probe writes to `folder`, or the reason that there are none.
 
-    Takes `count` of them, `_GAP_S` apart.
+    Takes `count` samples, `_GAP_S` apart.
     """
     proc = processes.read(pid)
     if proc is None:
         return structs.replace(stacks, error="its process has just ended")
     if folder is None or not processes.handles_signal(proc.pid, gmg_probe.STACK_SIGNAL):
-        error = "only a Python process with the probe writes stacks, once it has started"
+        error = "only a Python process with the probe can write stacks, and only once it has started"
         return structs.replace(stacks, error=error)
     try:
         text = await in_daemon_thread(_request, proc, folder / gmg_probe.STACKS, count) if proc.stopped is None else ""
     except OSError as failure:
         return structs.replace(stacks, error=f"its stacks cannot be read: {failure.strerror}")
     if text is None:
-        error = "the script has closed the file for its stacks, perhaps with all inherited files"
+        error = "the script has closed the file for its stacks, perhaps along with all inherited files"
         return structs.replace(stacks, error=error)
     if text:
         return structs.replace(stacks, text=text)
@@ -54,7 +54,7 @@ async def stacks_of(pid: int, folder: Path | None, stacks: Stacks, count: int = 
 def _request(proc: Proc, file: Path, count: int) -> str | None:
     """Requests `count` stacks. Returns them; empty if none came, None if the script closed `file`. Raises `OSError`.
 
-    The handler writes to a descriptor number, which may be another file once the script has closed it.
+    The handler writes to a descriptor, whose number may refer to another file once the script has closed it.
     """
     with open_for_reading(file) as stream:
         return _read_answer(proc, stream, count) if _has_open(proc.pid, stream, file.name) else None
@@ -80,7 +80,7 @@ def _read_answer(proc: Proc, stream: BinaryIO, count: int) -> str:
 
 
 def _has_open(pid: int, stream: BinaryIO, name: str) -> bool:
-    """Returns True if a process has `stream`'s file open under that name. Raises `OSError`."""
+    """Returns True if a process has `stream`'s file open, as `name`. Raises `OSError`."""
     status = os.fstat(stream.fileno())
     for link in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):  # just closed

@@ -1,1 +1,1 @@
-"""A worker's output: pipes, lines, a ring buffer, log files; and its metrics over time."""
+"""The workers' output: pipes, lines, ring buffers and log files; and the slots' histories."""

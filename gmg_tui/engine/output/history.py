@@ -1,4 +1,4 @@
-"""A slot's metrics over time in bounded memory: the last few minutes in full, the whole time in coarser steps."""
+"""A slot's history in bounded memory: the last few minutes in full, the whole session in coarser steps."""
 
 import math
 from array import array

@@ -3,9 +3,9 @@
 from gmg_tui.model.text import compact, displayed
 
 MAX_TAIL_BYTES = 64 * 1024
-"""Maximum size of a line that is displayed and parsed in full; only the start of a longer one is."""
+"""Maximum size of a line that is displayed and parsed in full, rather than only its start."""
 _SLACK_DIVISOR = 16
-"""The buffer may exceed its line limit by this fraction: dropping old lines in batches shifts the list less often."""
+"""The buffer may exceed its line limit by 1/16: dropping old lines in batches shifts the list less often."""
 
 
 class LineSplitter:
@@ -61,7 +61,7 @@ class LineSplitter:
 
 
 class RingBuffer:
-    """Keeps a worker's newest lines, numbered, up to about `max_lines` lines and `max_bytes` bytes.
+    """Keeps a slot's newest lines, numbered, up to about `max_lines` lines and `max_bytes` bytes.
 
     Attributes:
         end: Number of the next line.

@@ -1,6 +1,6 @@
 """Writes all logs, the workers' and the engine's own, in one thread behind a bounded queue.
 
-A disk slower than the workers' output fills the queue; then no output is read, and workers block in their prints. A
+A disk slower than the workers' output fills the queue; then no output is read, and workers block when they print. A
 network file system may hang for minutes; then nothing waits for it, and beyond `MAX_QUEUED_BYTES` output is dropped
 and counted, as on a full disk.
 """
@@ -28,7 +28,7 @@ MAX_QUEUED_BYTES = 32 << 20
 FULL_BYTES = 16 << 20
 """Queued output above which no output is read, while the disk answers."""
 HUNG_DISK_S = 5.0
-"""Seconds of one write after which the disk counts as hung."""
+"""Seconds that one write may take before the disk counts as hung."""
 _HUNG_REASON = f"the disk did not answer, and {units.mib(MAX_QUEUED_BYTES >> 20)} were already queued"
 _BATCHING_S = 0.01
 """Pause of the thread after its queue is empty, so that it wakes once for several actions."""
@@ -255,7 +255,7 @@ class LogHandler(logging.Handler):
         data = self.format(record).encode(errors="backslashreplace")[:MAX_RECORD_BYTES] + b"\n"
         self._remaining_bytes -= len(data)
         if self._remaining_bytes <= 0:
-            data += b"this log is full: nothing more is written\n"
+            data += b"this log is full: nothing more will be written\n"
         self._writer.submit(partial(_print, data), len(data))
 
 

@@ -30,7 +30,7 @@ _PIPE_BYTES = (1 << 20, 1 << 18)
 _MAX_LARGE_PIPES = 32
 """Maximum number of pipes of the larger size."""
 _MAX_CLOSING_CHUNKS = 64
-"""Maximum chunks read from a closing pipe: more than it holds, but a leftover process may write forever."""
+"""Maximum chunks read from a closing pipe: more than it holds, but finite, as a leftover process may write forever."""
 
 
 class Pipe(NamedTuple):
@@ -64,7 +64,7 @@ class Pipes:
         """Descriptors that were ready but not read in the last round; the next round starts with them."""
 
     def open(self, on_chunk: Callable[[bytes], None]) -> tuple[Pipe, int]:
-        """Makes a pipe that calls `on_chunk` with its output. Raises `OSError` with too many open files.
+        """Makes a pipe that calls `on_chunk` with its output. Raises `OSError` if too many files are open.
 
         Returns the pipe and its write end, which the caller passes to a child and closes.
         """
@@ -90,7 +90,7 @@ class Pipes:
         self._read_all()
 
     def read(self) -> None:
-        """Ends any pause, and reads what has arrived."""
+        """Reads what has arrived without waiting for the end of a pause."""
         if self._timer is not None and not self._is_full():
             self._timer.cancel()
             self._read_all()
@@ -138,7 +138,7 @@ class Pipes:
         try:
             pipe.on_chunk(bytes(memoryview(self._buffer)[:size]))
         except Exception:  # must not affect the other pipes
-            _log.exception("an error while handling a worker's output; that part is lost")
+            _log.exception("a worker's output could not be handled; this chunk may be lost")
         return size
 
     def close(self, pipe: Pipe) -> None:

@@ -95,7 +95,7 @@ class Group:
         self._checked_at = self._watched_since = 0.0
         """Times of the last check, and of the first after the last gap, monotonic seconds."""
 
-    # Life of an attempt, called by the ranks
+    # Lifecycle of an attempt
 
     async def run(self) -> None:
         """Begins an attempt whenever one is due, until cancelled."""
@@ -225,7 +225,7 @@ class Group:
     # Once a second
 
     def check(self, now: float) -> None:
-        """Checks whether the group is stuck at `now`, monotonic seconds, and replaces a stuck attempt on request."""
+        """Checks whether the group is stuck at `now` (monotonic seconds); with `--on stuck=restart`, replaces the attempt."""
         if now - self._checked_at > max(_MIN_CHECK_GAP_S, self._session.spec.stuck_after_s / 2):
             self._watched_since = now
         self._checked_at, workers = now, self.workers
@@ -260,7 +260,7 @@ class Group:
 
     @property
     def state(self) -> WorkerState:
-        """The ranks' first state by precedence, without ended ranks unless all have; running if one reports for all."""
+        """The first state by precedence, not counting ended ranks unless all are; running if one reports for all."""
         states = [self.workers[rank].state for rank in self._other_ranks(self._attempt.outcomes)]
         states = states or [worker.state for worker in self.workers]
         runs = self._reports_for_all and WorkerState.RUNNING in states and WorkerState.STOPPING not in states
@@ -318,5 +318,5 @@ def _silent_s(ranks: Sequence[RankActivity], stuck_after_s: float, start: float,
 
 
 def _is_rebuilding(activity: RankActivity, last: float) -> bool:
-    """Returns True if a rank is building another scene since its own or (without one) the group's last report."""
+    """Returns True if a rank has begun another scene since its own last report or, without one, the group's."""
     return not activity.in_running and (activity.progress_at is not None or activity.phase_started > last)

@@ -16,7 +16,7 @@ HEALTHY_S = 300.0
 
 
 class RestartPolicy:
-    """Counts a worker's restarts against the options' limit. The first attempt is due at once.
+    """Counts a worker's restarts against `--max-restarts`. The first attempt is due at once.
 
     Attributes:
         due_at: Time of the next automatic attempt, monotonic seconds; None if there is none.
@@ -110,6 +110,6 @@ def wants_restart(mode: RestartMode, kind: FailureKind | None, *, had_progress: 
 
 
 def backoff_s(restarts: int) -> float:
-    """Returns the seconds before the next attempt, after `restarts` in a row: 2, 4, 8 … up to 60, with jitter."""
+    """Returns the seconds before the next attempt, after `restarts` in a row: 2, 4, 8 … up to 60, ± 25 %."""
     jitter = random.uniform(1 - _JITTER_SHARE, 1 + _JITTER_SHARE)  # noqa: S311
     return min(_MAX_BACKOFF_S, _MIN_BACKOFF_S * 2.0 ** min(restarts, 5)) * jitter

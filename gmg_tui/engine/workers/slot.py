@@ -78,7 +78,7 @@ class EngineSlot:
         return self.attempt.readings.memory if self.attempt is not None else None
 
     def attach(self, attempt: Attempt | None) -> None:
-        """Attaches an attempt that is about to start, and records the GPU memory in use before it."""
+        """Attaches an attempt that is about to start here, and records the GPU memory in use before it."""
         if isinstance(attempt, LocalAttempt):
             self.attempt = attempt
             attempt.readings.memory.measure(self.sample, frozenset(), live=False)
@@ -129,7 +129,7 @@ class EngineSlot:
         return self._watch.alerts if self._watched == (worker, newest) else ()
 
     def diagnose(self, view: model.Worker, now: float, worker: Worker | None) -> list[Alert]:
-        """Raises the alerts of a worker, or (None) of the slot. Returns the alerts that have cleared, if it runs.
+        """Raises the alerts of a worker, or (None) of the slot. Returns those that have cleared, if it is active.
 
         `view` is the worker or slot as clients see it, `now` is monotonic seconds.
         """

@@ -42,7 +42,7 @@ class Worker:
         past: Records of earlier attempts, oldest first.
         stuck: The reason that it counts as stuck; None if it does not.
         failure: The failure of the last attempt or its group; None if there is none.
-        outcome: The outcome of the last attempt; None before and during an attempt.
+        outcome: The outcome of the last attempt; None before the first, and during an attempt.
         follows_rank0: True if rank 0 reports progress for it.
         concluded: Set while no attempt is running and none will follow unless the user requests one.
     """
@@ -86,7 +86,7 @@ class Worker:
     # Lifecycle
 
     async def run(self) -> None:
-        """Runs attempts until cancelled, which kills a running one."""
+        """Runs attempts until cancelled; cancelling kills a running one."""
         while True:
             await (self.policy.wait_until_due() if self._group is None else self._group.wait_until_due(self._rank))
             try:
@@ -101,7 +101,7 @@ class Worker:
                 self._conclude(self._attempt, WorkerState.FAILED, reason)
 
     async def _run_attempt(self) -> None:
-        """Runs an attempt, then waits for the other ranks to end."""
+        """Runs an attempt, then waits for any other ranks to end."""
         if self.failure is not None and self.failure.kind.is_race:
             self.race = self.failure.kind
         self.failure = self._stop_reason = self.outcome = None
