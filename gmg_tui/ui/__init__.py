@@ -1,6 +1,6 @@
 """The terminal interface: a client that draws snapshots and sends commands.
 
-This module is cheap to import: only `load` and `run` import Textual, not the parsing of the command line.
+Importing this module is cheap: only `load` and `run` import Textual, so the command line is parsed without it.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ __all__ = ["Outcome", "load", "run"]
 _TEXTUAL_ENV = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
 """Variables that Textual reads on import: no animations, and scrolling by whole rows."""
 _GC_THRESHOLD = 20_000
-"""New objects that trigger a garbage collection: a redraw makes thousands, nearly all freed by reference counting."""
+"""Net allocations before a garbage collection: a redraw makes thousands, nearly all freed by reference counting."""
 
 
 def load() -> None:
-    """Imports the interface, which a caller can do while the engine starts, and tunes the garbage collector."""
+    """Imports the interface, so that `run` starts sooner, and tunes the garbage collector."""
     for name, value in _TEXTUAL_ENV.items():
         os.environ.setdefault(name, value)
-    # Imports leave no garbage: collections would only cost time, now and, without `freeze`, later.
+    # Imports leave no garbage: do not collect now and, with `freeze`, exclude these objects later.
     gc.disable()
     try:
         importlib.import_module("gmg_tui.ui.app")

@@ -66,7 +66,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
         return self.main
 
     async def on_event(self, event: Event) -> None:
-        """Drops input while the app exits, and sizes above `MAX_CELLS` from a browser (`ESC [ 48 ; … t`)."""
+        """Drops input while the app is exiting, and sizes above `MAX_CELLS` from a browser (`ESC [ 48 ; … t`)."""
         is_exiting = self.return_value is not None or not self.screen_stack
         is_too_large = isinstance(event, Resize) and self.is_web and max(event.size) > MAX_CELLS
         if not is_too_large and not (is_exiting and isinstance(event, InputEvent)):
@@ -83,7 +83,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
             self.call_later(self.action_queue)
 
     def on_ready(self) -> None:
-        """Opens the log after the first frame, and tells the engine that a client watches, so that workers start."""
+        """Opens the log after the first frame, and tells the engine that a client is watching, so workers can start."""
         self.call_after_refresh(self.main.open_log)
         self.request(self.engine.watch)
 
@@ -119,7 +119,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
                     return
 
     def _receive(self, snapshot: Snapshot) -> None:
-        """Stores a snapshot, sends terminal notifications of new events, and schedules a redraw."""
+        """Stores a snapshot and sends notifications; then schedules a redraw, or leaves once a stop is complete."""
         last = max((event.number for event in self._newest.occurred), default=0)
         new_events = tuple(event for event in snapshot.occurred if event.number > last and not event.quiet)
         notify = self.view.session.spec.notify
@@ -134,7 +134,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
             call_after(self, self.REDRAW_INTERVAL_S, self.publish)
 
     def _handle_disconnect(self, reason: str) -> None:
-        """Keeps the screen if it shows final results, else leaves the interface as `stopped` or `lost`."""
+        """Leaves the interface as `stopped` or `lost`, but keeps a screen that shows the final results."""
         view = self.view
         view.disconnected = True
         if view.stopping:
@@ -204,6 +204,6 @@ class GmgApp(SessionApp, inherit_bindings=False):
         await self.push_screen(HelpScreen(self))
 
     def action_command_palette(self) -> None:
-        """Opens the palette, unless it is open."""
+        """Opens the palette, unless it is already open."""
         if not isinstance(self.screen, Palette):
             self.push_screen(Palette())

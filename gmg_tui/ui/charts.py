@@ -20,7 +20,7 @@ _SCALES: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _MAX_DECIMALS: Final = 6
 _MIN_SPAN_SHARE: Final = 0.02
 _MIN_AXIS_SPAN: Final = 1e-300
-"""Dividing by a smaller span would overflow."""
+"""Minimum span of a fitted axis; dividing by a smaller one would overflow."""
 _MAX_OUTLIER_SHARE: Final = 0.05
 _PADDING_SHARE: Final = 0.05
 _MIN_SCIENTIFIC_VALUE: Final = 1e15
@@ -67,7 +67,7 @@ class Axis(NamedTuple):
 
 def make_axis(low: float, high: float, intervals: int) -> Axis:
     """Returns an axis from `low` to `high` with up to `intervals` + 1 ticks, or up to three if that is more."""
-    if high - low < sys.float_info.min:  # as from a tiny power limit that a node reports
+    if high - low < sys.float_info.min:  # such as a tiny power limit reported by a node
         high = low + 1.0
     power = 10.0 ** math.floor(math.log10(high - low))
     steps = (step * power * scale for scale in (1.0, 0.1, 0.01) for step in (5.0, 2.5, 2.0, 1.0))
@@ -76,7 +76,7 @@ def make_axis(low: float, high: float, intervals: int) -> Axis:
 
 
 def fit_axis(values: Iterable[float], intervals: int) -> Axis:
-    """Returns an axis that fits these values; it starts at 0 if the lowest are at most half the greatest.
+    """Returns an axis that fits these values; it starts at 0 if the lowest is at most half the greatest.
 
     It spans at least 2 % of the greatest value, so that noise does not look like a change, and ignores the lowest 5 %
     of the values, such as rates at the start.
@@ -139,7 +139,7 @@ class Canvas:
 
 
 def interpolate(positions: Iterable[float], values: Iterable[float], dots: int) -> list[float | None]:
-    """Returns a value per dot: the mean of its points (`positions` from 0 to 1), else interpolated; None at the ends."""
+    """Returns a value per dot: the mean of its points (`positions` from 0 to 1), else interpolated; None outside."""
     values_of_dots: dict[int, list[float]] = {}
     for position, value in zip(positions, values, strict=True):
         values_of_dots.setdefault(round(position * (dots - 1)), []).append(value)
@@ -201,7 +201,7 @@ def stack(tracks: Sequence[Track], *, width: int, height: int, end: float, step_
     """Returns the charts, each below its title, then the time axis: exactly `height` lines of `width` cells.
 
     All tracks have the same number of values, `step_s` seconds apart; the axis begins at the first known value.
-    `height` has at least `AXIS_ROWS` and three rows for each track, and `end` is the Unix time of the last value.
+    `height` must be at least `AXIS_ROWS` plus three rows per track; `end` is the Unix time of the last value.
     """
     plot_width = width - GUTTER
     all_plot_rows = height - AXIS_ROWS - len(tracks)

@@ -2,7 +2,7 @@
 
 Each point has its slot's marker and colour, and an error bar if that is taller than a cell. A line joins the mean
 rates, corrected for slow and fast slots. A cross marks a value that did not run. The best rates, among which the answer
-lies, are also drawn enlarged, beside the whole curve.
+lies, are also drawn enlarged, beside the whole curve, if there is room.
 """
 
 import math
@@ -48,7 +48,7 @@ def curve_rows(tuning: Tuning, answer: Answer, selected: int | None, width: int,
     points = sorted(filter(_is_drawable, trials), key=lambda trial: trial.number == selected)
     heading, plot_rows = _heading(tuning, answer, points, width), height - 1 - AXIS_ROWS
     if not points or width - GUTTER < _MIN_WIDTH or plot_rows < _MIN_HEIGHT:
-        text = "no room for the curve: enlarge the terminal" if points else _empty_text(tuning)
+        text = "The terminal is too small for the curve." if points else _empty_text(tuning)
         rows = [heading, *(Row(width) for _ in range(height - 1))]
         if height > 1:
             rows[(height + 1) // 2].pad_to((width - len(text)) // 2).add(text, "dim")
@@ -155,7 +155,7 @@ class _Plot:
         self.canvas.draw_line(interpolate(positions, fractions, 2 * width), ["dim"] * width)
 
     def draw_marker(self, column: int, row: int, marker: str, style: str) -> int:
-        """Draws a marker, beside any others in its place. Returns the marker's column."""
+        """Draws a marker, beside any others at the same position. Returns the marker's column."""
         free = (column + offset for offset in _MARKER_OFFSETS if (column + offset, row) not in self._occupied)
         column = next((candidate for candidate in free if 0 <= candidate < self.canvas.width), column)
         self._occupied.add((column, row))
@@ -172,7 +172,7 @@ class _Plot:
                 self.canvas.put(column, number, "│", style)
 
     def ticks(self, low: int) -> list[int]:
-        """Returns values for the ticks: the tuning's least value `low` times powers of two, with room for labels."""
+        """Returns values for the ticks: powers of two times the tuning's least value `low`, spaced to fit labels."""
         axis, first = self._value_axis, max(0.0, math.log2(max(1, low)))
         label_cells = len(f"{int(2**axis.high):,}") + 2
         octaves_per_label = label_cells / (self.canvas.width - 1) * (axis.high - axis.low)

@@ -103,7 +103,7 @@ class ChoiceScreen(Dialog[Any]):
                 yield Static(plain(choice.effect), classes="effect")
 
     def on_key(self, event: Key) -> None:
-        """Closes with the answer that has this key."""
+        """Closes with the answer whose key was pressed."""
         for choice in self._choices:
             if event.key in choice.keys:
                 event.stop()
@@ -116,7 +116,7 @@ def confirm_dialog(question: str) -> ChoiceScreen:
 
 
 def quit_dialog(app: App[Any], view: View) -> ChoiceScreen:
-    """Returns a dialog with the answers `leave` (the workers keep running), `stop` and, while they stop, `kill`."""
+    """Returns a dialog with the answers `leave` (the workers keep running), `stop` and, while stopping, `kill`."""
     spec, snapshot, queue = view.session.spec, view.snapshot, view.queue
     wait = f" for up to {units.span(spec.sigint_wait_s)}" if spec.sigint_wait_s else ""
     signals = f"SIGINT{wait}, then SIGTERM, then SIGKILL."
@@ -126,7 +126,7 @@ def quit_dialog(app: App[Any], view: View) -> ChoiceScreen:
     elif queue is not None:
         noun, target, stop_effect = "job", "jobs", f"`gmg-tui sweep --resume {spec.name}` runs the rest. {signals}"
     else:
-        noun, target, stop_effect = "worker", "workers", f"{signals} On SIGINT Genesis saves its compiled kernels."
+        noun, target, stop_effect = "worker", "workers", f"{signals} On SIGINT, Genesis saves its compiled kernels."
     live = [worker for worker in snapshot.workers if not worker.state.ended]
     saved = [(file.saved, worker) for worker in live if (file := worker.newest.checkpoint) is not None]
     if saved:
@@ -161,13 +161,13 @@ def _with_groups(view: View, workers: Sequence[Worker]) -> Sequence[Worker]:
 
 
 def _lost_runtime_s(worker: Worker, time: float) -> float:
-    """Returns the running time that is lost with the worker's attempt; 0 if it is too short for a question."""
+    """Returns the running time that is lost with the worker's attempt; 0 if it is too short to ask about."""
     ran_s = worker.attempt_s(time) or 0.0
     return ran_s if worker.state.active and ran_s > _MIN_CONFIRM_RUNTIME_S else 0.0
 
 
 def question(action: Action, view: View, workers: Sequence[Worker]) -> str:
-    """Returns the question to ask before an action on workers and their groups; empty if too little would be lost."""
+    """Returns the question to ask before an action on workers and their groups; empty if none is needed."""
     workers, time = _with_groups(view, workers), view.snapshot.time
     if action is Action.KILL:
         if all(worker.state is WorkerState.STOPPING for worker in workers):
@@ -275,7 +275,7 @@ class Palette(CommandPalette, TrueSizeScreen[None]):
             await self.workers.wait_for_complete(searches)
 
     def action_page(self, step: int) -> None:
-        """Moves by pages: the list's own action (Textual 8.2.8, `OptionList._move_page`) fails until it is drawn."""
+        """Moves by pages: until it is drawn, the list's own action fails (Textual 8.2.8, `OptionList._move_page`)."""
         commands = self.query_one(OptionList)
         if commands.option_count:
             number = (commands.highlighted or 0) + step * (commands.size.height // 2)  # a command has two rows

@@ -87,7 +87,7 @@ def cut(text: str, width: int) -> str:
 class Row:
     """A row of fixed width: pieces at the left and right ends, and `fill` in between.
 
-    Pieces are texts with names of styles, so only `strip` needs a theme. A clickable piece has an action with arguments,
+    Pieces are texts with style names, so only `strip` needs a theme. A clickable piece has an action with arguments,
     which the widget handles unless the action's name begins with `screen.` or `app.`.
     """
 
@@ -155,7 +155,7 @@ class Row:
 
 @lru_cache(4096)
 def _clickable(style: Style, click: OnClick | None) -> Style:
-    """Returns a style with Textual's click metadata, cached as cells compare fast if equal styles are one object."""
+    """Returns a style with Textual's click metadata, cached: cells compare faster if equal styles are one object."""
     return style if click is None else style + Style(meta={"@click": (click[0], click[1:])})
 
 

@@ -46,12 +46,12 @@ class _Field(TextArea):
     on_key = keys.act_in_order
 
     def undo(self) -> None:
-        """Moves to the start, then undoes: Textual 8.2.8 fails if the cursor's line vanishes along with a scrollbar."""
+        """Undoes from the start of the text: Textual 8.2.8 fails if the cursor's line vanishes with a scrollbar."""
         self.move_cursor((0, 0))
         super().undo()
 
     def redo(self) -> None:
-        """Moves to the start, then redoes, for the same reason as `undo`."""
+        """Redoes from the start of the text, for the same reason as `undo`."""
         self.move_cursor((0, 0))
         super().redo()
 
@@ -68,13 +68,13 @@ class _Arguments(_Field):
 
 
 class EditScreen(Dialog[None]):
-    """Edits settings, and restarts the workers with them, after a question if needed.
+    """Edits settings, and restarts the workers with them, after confirmation if needed.
 
     The dialog stays open until the engine has accepted the settings, so that nothing typed is lost.
 
     Args:
         engine: The session's engine.
-        view: The interface's state. A worker is restarted only if it still has the job shown when the dialog opens.
+        view: The interface's state. A worker is restarted only if it still has the job shown when the dialog opened.
         slots: The slots of the workers to restart; the dialog shows the first one's settings.
         initial: The settings to begin with; None for the current ones.
     """
@@ -106,7 +106,7 @@ class EditScreen(Dialog[None]):
         self._initial = initial
         self._seen = {shown.slot: Seen(shown.job) for shown in view.snapshot.workers}
         self._is_waiting = True
-        """True while the engine has not answered a request."""
+        """True while a request to the engine is unanswered."""
         self._current = Settings()
         self._args = _Arguments("Arguments")
         self._env = _Field("Environment, one KEY=VALUE per line")
@@ -144,7 +144,7 @@ class EditScreen(Dialog[None]):
     # The settings
 
     def _settings(self) -> Settings:
-        """Returns the typed settings, placeholders kept and masks undone. Raises `GmgError` if they are invalid."""
+        """Returns the typed settings, unmasked, with their placeholders. Raises `GmgError` if they are invalid."""
         known_env = self._current.env | (self._initial.env if self._initial is not None else {})
         return Settings(split_args(self._args.text), unmask(split_env(self._env.text), known_env))
 
@@ -164,8 +164,8 @@ class EditScreen(Dialog[None]):
             self._report("unchanged")
         else:
             count = len(self._slots)
-            workers = f"{count} marked workers restart" if count > 1 else f"{self._subject} restarts"
-            self._report(f"{workers} with these settings", "$warning")
+            workers = f"{count} marked workers" if count > 1 else self._subject
+            self._report(f"{workers} will restart with these settings", "$warning")
 
     def _report(self, text: str, style: str = "") -> None:
         self.query_one("#box").border_subtitle = plain(text).stylize(style)
@@ -173,7 +173,7 @@ class EditScreen(Dialog[None]):
     # Applying
 
     def action_apply(self) -> None:
-        """Restarts the workers with the typed settings, if these are valid and not the same as before."""
+        """Restarts the workers with the typed settings, unless these are invalid or change nothing."""
         if self._is_waiting:
             return
         try:

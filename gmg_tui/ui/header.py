@@ -18,7 +18,7 @@ from gmg_tui.ui.view import View
 
 _MAX_NOTICE_ROWS: Final = 4
 _MIN_WIDTH_FOR_ALLOCATION: Final = 100
-"""Minimum width to show a Slurm job's remaining time while it is not short."""
+"""Minimum width to show a Slurm job's remaining time; a short time is always shown."""
 _MAX_NAMED_NODES: Final = 2
 """Maximum number of lost or silent nodes to name; more are counted."""
 _MORE_STATES: Final = "  …"
@@ -71,7 +71,7 @@ def headline(view: View, width: int) -> Row:
 
 
 def _end_pieces(view: View, width: int) -> list[Piece]:
-    """Returns the pieces at the right end: problems of nodes and the engine, the kind of access, marks, and times."""
+    """Returns the pieces on the right: lost and silent nodes, a silent engine, `ended` or `read-only`, marks, times."""
     snapshot = view.snapshot
     lost = [node.name for node in snapshot.nodes if node.lost_since is not None]
     silent = [node.name for node in snapshot.nodes if node.lost_since is None and node.silent_s is not None]
@@ -93,7 +93,7 @@ def _end_pieces(view: View, width: int) -> list[Piece]:
 
 
 def _command(view: View) -> tuple[str, ...]:
-    """Returns the script's name and its arguments, the workers' own if they agree; for a sweep, the file's name."""
+    """Returns the script and its arguments (the workers' own, if all agree); for a sweep, only its file or script."""
     spec = view.session.spec
     script = PurePath(spec.script).name
     if spec.tune is not None:
@@ -105,7 +105,7 @@ def _command(view: View) -> tuple[str, ...]:
 
 
 def state_counts(workers: Sequence[Worker]) -> list[Piece]:
-    """Returns the numbers of workers by state, then of those with an alert, stuck or lost: the most urgent last."""
+    """Returns the number of workers in each state, then of those with alerts, stuck or lost, the most urgent last."""
     lost = sum(worker.lost_since is not None for worker in workers)
     connected = [worker for worker in workers if worker.lost_since is None]
     counts = Counter((worker.state, worker.state_word) for worker in connected if not worker.stuck)

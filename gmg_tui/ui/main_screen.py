@@ -75,7 +75,7 @@ class MainScreen(TrueSizeScreen[None]):
             self.pane.update()
 
     def on_key(self, event: Key) -> None:
-        """Stops keys without an effect, which an opening page would get, and says why a bound key is not possible."""
+        """Swallows keys without effect, so that an opening page does not get them; says why a bound key has none."""
         if self.focused is None:
             event.stop()
             for binding in keys.MAIN:
@@ -83,7 +83,7 @@ class MainScreen(TrueSizeScreen[None]):
                     self.app.say(f"{binding.description} is not possible: {reason}.")
 
     def on_screen_resume(self) -> None:
-        """Redraws all that has changed while another screen covered this one."""
+        """Redraws everything that changed while another screen covered this one."""
         self.app.refresh_view()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -93,11 +93,11 @@ class MainScreen(TrueSizeScreen[None]):
         return self._back_action() is not None if action == "back" else not self.unavailable_reason(action)
 
     def unavailable_reason(self, action: str) -> str:
-        """Returns the reason why an action is not possible on this screen now; empty if it is possible."""
+        """Returns the reason why an action is unavailable on this screen; empty if it is available."""
         reasons = {
             "mark": "the pane hides the workers; esc shows them" if self._view.maximized else "",
             "search_next": "" if self.log_view.search.query.text else "there is no search; / starts one",
-            "fold": "" if self._view.nodes else "the session has one machine",
+            "fold": "" if self._view.nodes else "the session has only one machine",
         }
         return reasons.get(action) or self.app.unavailable_reason(action)
 
@@ -269,7 +269,7 @@ class MainScreen(TrueSizeScreen[None]):
         self.app.refresh_view()
 
     def action_fold(self, node: str = "") -> None:
-        """Folds or unfolds a node (empty: the selected worker's), and selects a worker of it if none is selected."""
+        """Folds or unfolds a node (empty: the selected worker's), and selects its first worker if none is selected."""
         view = self._view
         node = node or view.node_of(view.selected)
         if view.node_of(view.selected) != node and (slots := view.slots_of(node)):
@@ -280,7 +280,7 @@ class MainScreen(TrueSizeScreen[None]):
     # The log
 
     def open_log(self) -> None:
-        """Opens the log of the selected worker, unless it is open."""
+        """Opens the log of the selected worker, unless it is already open."""
         name = self._view.selected
         if self.log_view.source.name != name:
             self.log_view.open(LogSource(name, partial(self.app.log_path, name)))
@@ -300,7 +300,7 @@ class MainScreen(TrueSizeScreen[None]):
     async def action_attempt_log(self) -> None:
         """Shows the log from the start of the selected attempt."""
         if (attempt := self.pane.attempt) is None:
-            self.app.say("No attempt is selected: the tab Attempts lists them.")
+            self.app.say("No attempt is selected: the Attempts tab lists them.")
             return
         await self.action_show_tab(Tab.LOG)
         if attempt.number > 1:
@@ -309,7 +309,7 @@ class MainScreen(TrueSizeScreen[None]):
             self.log_view.action_go("home")
 
     async def action_search(self) -> None:
-        """Opens the search line."""
+        """Shows the log, and opens the search line."""
         await self.action_show_tab(Tab.LOG)
         await open_line(self, LineBar(self.log_view.search.query.text, "search the log", self.log_view.search_for))
 

@@ -1,4 +1,4 @@
-"""Widgets made of rows that redraw only changed cells, such as the footer with the keys."""
+"""Widgets that draw rows and refresh only changed cells, such as the footer with the keys."""
 
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
@@ -34,7 +34,7 @@ def _cells(strip: Strip) -> list[tuple[str, Style | None]]:
 
 
 def changed_regions(y: int, old: Strip, new: Strip, width: int) -> list[Region]:
-    """Returns the runs of cells that differ between two rows; the whole row if it has wide characters."""
+    """Returns the runs of cells that differ between two rows; the whole row for wide characters or a new width."""
     if old is new or old == new:
         return []
     old_cells, new_cells = _cells(old), _cells(new)
@@ -116,7 +116,7 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
         self.scroll_relative(y=steps * WHEEL_ROWS, animate=False)
 
     def reveal(self, first: int, end: int, headings: int = 0) -> None:
-        """Scrolls just enough to show rows `first` to `end` (exclusive) below `headings` rows. Call after a layout."""
+        """Scrolls just enough to show rows `first` to `end` (exclusive) below `headings` rows, unless the size is 0."""
         top = min(first, max(round(self.scroll_y), end + headings - self.size.height))
         if self.size and top != round(self.scroll_y):
             self.scroll_to(y=top, animate=False, force=True)
@@ -146,7 +146,7 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
 
 
 class Lines(Rows):
-    """Rows that a function makes for a width and a height."""
+    """Rows that a function returns for a width and a height."""
 
     def __init__(self, make: Callable[[int, int], Sequence[Row]], *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)

@@ -47,7 +47,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         self.engine = engine
         self.view = View(engine.welcome, already_ended=engine.ended, loss=engine.loss)
         self._newest = engine.welcome.snapshot
-        """The engine's newest snapshot, not in `view` until it is drawn, as keys act on what the user sees."""
+        """The engine's newest snapshot; `view` gets it only when it is drawn, since keys act on what the user sees."""
         self.set_reactive(SessionApp.snapshot, engine.welcome.snapshot)
 
     # Drawing
@@ -100,7 +100,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         return self.push_screen(confirm_dialog(question), handle_answer)
 
     def unavailable_reason(self, action: str) -> str:
-        """Returns the reason why an action is not possible in this session now; empty if it is possible."""
+        """Returns the reason why an action is unavailable in this session; empty if it is available."""
         if action in {"queue", "use_gpu"} and self.view.queue is None:
             return "only sweeps and tuning runs have a queue"
         if action in keys.CHANGING_ACTIONS and (self.view.readonly or self.view.already_ended):
@@ -110,7 +110,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
     # Workers
 
     def select(self, slot: str, *, maximize: bool = False) -> None:
-        """Selects a worker, even one hidden by the filter; with `maximize`, enlarges the pane."""
+        """Selects a worker, even one hidden by the filter; with `maximize`, also enlarges the pane."""
         self.view.maximized |= maximize
         self.view.choose(slot)
         self.refresh_view()
@@ -154,7 +154,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
             self.say_no_target()
 
     def action_restart_failed(self) -> None:
-        """Restarts all workers that failed or are stuck, even hidden ones."""
+        """Restarts all workers that have failed or are stuck, even hidden ones."""
         view = self.view
         troubled = [worker for worker in view.snapshot.workers if worker.state is WorkerState.FAILED or worker.stuck]
         if troubled:

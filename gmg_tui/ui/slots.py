@@ -33,7 +33,7 @@ class History:
         self.fps = dict(sorted(self.fps.items())[-MAX_HISTORY_S:])
 
     def add(self, time: float, worker: Worker) -> None:
-        """Adds the worker's rate at the Unix time `time`; it replaces any other rate of that second."""
+        """Adds the worker's rate at the Unix time `time`, replacing any other rate for that second."""
         self.fps.pop(int(time), None)  # the clock may be set back
         self.fps[int(time)] = worker.current_fps
         if len(self.fps) > MAX_HISTORY_S:
@@ -61,7 +61,7 @@ class SlotView(NamedTuple):
     """The median rate of comparable workers; None if there are fewer than three."""
 
     def since_s(self, time: float) -> float:
-        """Returns the seconds from `time` to the snapshot; negative if in the future."""
+        """Returns the seconds from `time` to the snapshot; negative if `time` is later."""
         return self.time - time
 
 
@@ -87,7 +87,7 @@ def in_trouble(entry: SlotView) -> bool:
 
 
 def median_rates(slots: Mapping[str, Slot], workers: Iterable[Worker]) -> dict[str, float]:
-    """Returns, by slot, the median rate of workers with the same GPU model and arguments, if these are three or more."""
+    """Returns, by slot, the median rate of workers with the same GPU model and arguments, if at least three."""
     groups: dict[object, dict[str, float]] = {}
     for worker in workers:
         if worker.current_fps is not None and (slot := slots.get(worker.slot)) is not None:
@@ -123,4 +123,4 @@ ORDERS: Final[Mapping[str, Column[Any]]] = WORKER_COLUMNS | {
     "state": Column[Any]("state", lambda entry: -urgency_rank(entry)),
     "memory": Column[Any]("memory", lambda entry: entry.sample and entry.sample.memory_used_mib, *VRAM),
 }
-"""The columns to sort workers by, the most urgent or greatest first."""
+"""The columns to sort workers by: texts in ascending order, others with the most urgent or greatest first."""

@@ -26,7 +26,7 @@ _POINTER_CELLS = 2
 _MIN_COLUMN_CELLS = 8
 """Minimum cells of `FILL_COLUMN` and `SHRINK_COLUMN`."""
 _MAX_LAST_COLUMN_CELLS = 300
-"""Maximum cells of the last column, whatever its own limit: a wide one takes nothing from others."""
+"""Maximum cells of the last column, whatever its own limit: its width takes no room from the others."""
 
 
 class ColumnSpan(NamedTuple):
@@ -103,7 +103,7 @@ class Table(Rows, Generic[T], can_focus=True):
         """Creates a table without rows.
 
         Args:
-            columns: All columns, most important first; the user scrolls to those beyond the width.
+            columns: All columns, most important first; the user can scroll to those that do not fit.
             key: Returns the identity of a row.
             style: Returns the style of a row's columns `state` and `reason`.
             sort_by: The initial sort column; empty to keep the given order.
@@ -150,7 +150,7 @@ class Table(Rows, Generic[T], can_focus=True):
         return [column for column in self._columns.values() if column.name in self._widths]
 
     def set_columns(self, columns: Iterable[Column[T]]) -> None:
-        """Sets the columns, without those not meant for screens; takes effect with the next rows."""
+        """Sets the columns, except those not meant for screens; takes effect with the next rows."""
         self._columns = {column.name: column for column in columns if Outputs.SCREEN in column.outputs}
         self._drawn: dict[str, tuple[T, object, Strip]] = {}
         """Cache of visible rows by key: the row, its look when drawn, and its strip."""

@@ -58,7 +58,7 @@ def _unset_exported_size() -> None:
 class TerminalDriver(LinuxDriver):
     """Textual's driver without job control.
 
-    Textual 8.2.8 restarts its driver on every SIGCONT, even if SIGTSTP did not stop it: then two threads read the keys,
+    Textual 8.2.8 restarts its driver on every SIGCONT, even without a prior SIGTSTP: then two threads read the keys,
     and the terminal stays raw at exit. With this driver, no key suspends the process.
     """
 

@@ -1,7 +1,7 @@
 """The themes, the styles of each theme, and the replacement of characters for `--ascii`.
 
-`dark` and `light` use only the 256 colours of `TERM=xterm-256color`: SSH does not forward COLORTERM, so the screen
-looks the same with 256 colours as with 16 million.
+`dark` and `light` use only the 256 colours of `TERM=xterm-256color`, so they look the same over SSH, which does not
+forward COLORTERM.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -51,7 +51,7 @@ def names() -> tuple[str, ...]:
 
 
 def add(tables: Mapping[str, Mapping[str, str]]) -> None:
-    """Adds the themes of the settings: a `base` and the colours that differ. Raises `GmgError` for invalid ones."""
+    """Adds the themes in the settings: a `base` and the colours that differ. Raises `GmgError` for invalid ones."""
     for name, table in tables.items():
         base = table.get("base", THEMES[0])
         if name in THEMES:
@@ -65,7 +65,7 @@ def add(tables: Mapping[str, Mapping[str, str]]) -> None:
             if group is None and key != "base":
                 known = ["base", *(key for group in groups for key in group)]
                 raise GmgError(
-                    f"[themes.{name}] {key} is not a colour of a theme{suggest(key, known)}; there are: {join_words(known)}"
+                    f"[themes.{name}] {key} is not a theme colour{suggest(key, known)}; there are: {join_words(known)}"
                 )
             if group is not None:
                 try:

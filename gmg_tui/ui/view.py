@@ -36,7 +36,7 @@ class Band(NamedTuple):
     """Slots drawn side by side: a table row, a row of tiles, or a node's line."""
 
     slots: tuple[str, ...]
-    """The slots; in a node's line all its slots if it is folded, else none, so that the line cannot be selected."""
+    """The slots. A node's line has all of the node's slots if folded; else none, so that it cannot be selected."""
     node: str = ""
     """The name of the node in a node's line; else empty."""
 
@@ -45,23 +45,23 @@ class View:
     """The state that the interface shows.
 
     Attributes:
-        session: The constant facts about the session.
+        session: The fixed properties of the session.
         snapshot: The newest state of the session.
         loss: One line about how the session was lost; empty if it was not.
         already_ended: True if the session had ended before the interface opened.
-        present: The names of the slots in the session's order; in a sweep only those with a worker.
+        present: The names of the slots in the session's order; in a sweep or tuning, only those with a worker.
         slots: The names of the slots that the filter lets through, sorted, including those of folded nodes.
         selected: The name of the slot that keys act on; empty if there is none.
         marked: The names of the slots that keys act on instead of the selected one, if any.
         filter: The words that a worker must match to be shown.
         order: The name of the column that the slots are sorted by.
-        nodes: The names of the slots of each node in the session's order; empty in a session of one machine.
+        nodes: The names of each node's slots, in the session's order; empty in a session on one machine.
         folded: The names of the nodes that are folded into one line.
         tiles: True for tiles, False for the table, None for tiles if all fit.
         histories: Recent rates, by slot.
         disconnected: True if the engine is gone.
-        silent_s: Seconds since the engine's last message; 0 while it sends a snapshot each second.
-        stopping: True while the workers are being stopped, after which the interface ends.
+        silent_s: Seconds since the engine's last message, if it has become silent; else 0.
+        stopping: True while the workers are being stopped, after which the interface closes.
         readonly: True if this client may not change the session.
         tab: The pane's active tab.
         maximized: True if the pane fills the screen.
@@ -128,7 +128,7 @@ class View:
             return "No worker matches the filter. Esc shows all."
         if self.queue is not None and self.queue.ended:
             return f"All jobs have ended. Q shows them; `gmg-tui report {self.session.spec.name}` prints the results."
-        return "No job is running. Q shows the queue." if self.queue is not None else "There is no worker; q quits."
+        return "No job is running. Q shows the queue." if self.queue is not None else "There are no workers; q quits."
 
     @property
     def queue(self) -> Queue | None:
@@ -201,7 +201,7 @@ class View:
     # Nodes
 
     def node_of(self, slot: str) -> str:
-        """Returns the node of a slot; empty in a session of one machine."""
+        """Returns the node of a slot; empty in a session on one machine."""
         return self._slots[slot].node if self.nodes and slot in self._slots else ""
 
     @property
@@ -268,7 +268,7 @@ def _make_bands(names: Sequence[str], columns: int) -> list[Band]:
 
 
 async def job_on(engine: Source, view: View, slot: str) -> JobRecord | None:
-    """Returns the running or just ended job on `slot`; None if there is none. Raises `GmgError` if the query fails."""
+    """Returns the running or just-ended job on `slot`; None if there is none. Raises `GmgError` if the query fails."""
     worker, queue = view.worker_on(slot), view.queue
     if worker is None or queue is None or worker.job is None:
         return None

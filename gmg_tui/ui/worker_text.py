@@ -146,7 +146,7 @@ def notes(entry: SlotView, *, advice: bool = True) -> list[Piece]:
         texts.append((f"attempt {worker.attempt + 1} starts in {delay}", "warn"))
     waits = worker.state in {WorkerState.WAITING, WorkerState.RESTARTING} and (worker.reason or "").startswith("for ")
     failed = worker.state is WorkerState.FAILED
-    texts.append((f"waits {worker.reason}" if waits else worker.reason, "error" if failed else "text"))
+    texts.append((f"waiting {worker.reason}" if waits else worker.reason, "error" if failed else "text"))
     texts.append((worker.advice if advice else "", "text"))
     if sample is not None and sample.age_s is not None and not sample.silent:
         texts.append((f"GPU metrics are {units.span(sample.age_s)} old", "warn"))

@@ -94,7 +94,7 @@ def test_an_experiments_file_overrides_settings_and_the_command_line_both(
             "[themes.my]\nbase = 'ansi'",
             "[themes.my] base = 'ansi' is not a built-in theme; give dark, light or contrast",
         ),
-        ("[themes.my]\nprimry = 'red'", "[themes.my] primry is not a colour of a theme; did you mean primary?"),
+        ("[themes.my]\nprimry = 'red'", "[themes.my] primry is not a theme colour; did you mean primary?"),
         (f"[themes.my]\nprimary = 'rgb({'9' * 400},1,1)'", "9,1,1)' is not a colour; give #rrggbb"),
         (f"[keys]\nstop = '{'a' * 1_000_000}'", "aa … aa"),
         ("[themes.my]\nprimary = 'reddd'", "[themes.my] primary = 'reddd' is not a colour; give #rrggbb"),

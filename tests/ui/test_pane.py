@@ -324,7 +324,7 @@ async def test_the_cursor_stays_on_its_process_while_others_come_and_go(monkeypa
             await play.until(pilot, lambda gone=gone: gone not in play.shown(pilot.app), f"{gone} goes")  # type: ignore[misc]
             assert tables.selected(pilot.app).startswith(pid)
         engine.details_of = _with().details_of
-        await play.sees(pilot, "No process uses memory on this GPU.")
+        await play.sees(pilot, "No process is using memory on this GPU.")
         engine.details_of = _with(_process(40)).details_of
         await play.sees(pilot, "job-40")
 
@@ -391,7 +391,7 @@ async def test_attempts_show_their_results_and_enter_edits_with_the_settings_of_
         await play.sees(pilot, "out of memory [/")
         await press(pilot, "down")
         await press(pilot, "enter")
-        await play.sees(pilot, "Edit gpu0", "gpu0 restarts with these settings")
+        await play.sees(pilot, "Edit gpu0", "gpu0 will restart with these settings")
         args, env = pilot.app.screen.query(TextArea)
         assert (args.text, env.text) == ("-B 2048", "A={i}")
         await press(pilot, "enter")

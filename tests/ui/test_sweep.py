@@ -70,9 +70,9 @@ async def test_the_queue_has_a_row_that_is_shortened_to_the_width(size: tuple[in
 async def test_a_job_is_shown_beside_its_slot() -> None:
     app = sweeps.app()
     async with app.run_test(size=SMALL) as pilot:
-        await play.sees(pilot, "gpu0 #13 met", "#13 method=ode-b8", "waits for")
+        await play.sees(pilot, "gpu0 #13 met", "#13 method=ode-b8", "waiting for")
         await pilot.resize_terminal(*WIDE)
-        await play.sees(pilot, "gpu0 #13 method", "waits for 8.0 GiB of free VRAM")
+        await play.sees(pilot, "gpu0 #13 method", "waiting for 8.0 GiB of free VRAM")
         await pilot.resize_terminal(200, 60)
         app.engine.push(_with(app.engine.snapshot, 0, 3))
         await play.sees(pilot, "gpu0 #13 method=ode-b8 · H100 80GB HBM3", "gpu3 · H100 80GB HBM3")

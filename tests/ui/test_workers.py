@@ -300,9 +300,9 @@ def test_a_silent_driver_is_shown_with_the_duration_and_its_metrics_are_na() -> 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"state": WorkerState.WAITING, "reason": "for gpu0 to write the mesh caches"}, "waits for gpu0"),
+        ({"state": WorkerState.WAITING, "reason": "for gpu0 to write the mesh caches"}, "waiting for gpu0"),
         ({"state": WorkerState.RESTARTING, "restart_at": NOW + 6.0, "attempt": 1}, "attempt 2 starts in 6 s"),
-        ({"state": WorkerState.RESTARTING, "reason": "for 12.1 GiB on gpu0 to be released"}, "waits for 12.1 GiB"),
+        ({"state": WorkerState.RESTARTING, "reason": "for 12.1 GiB on gpu0 to be released"}, "waiting for 12.1 GiB"),
         ({"state": WorkerState.STOPPING, "stopping": "SIGTERM sent, waiting"}, "SIGTERM sent"),
         ({"state": WorkerState.FAILED, "reason": "out of memory"}, "out of memory"),
         ({"state": WorkerState.COMPILING, "phase": Phase.COMPILING}, "compiling kernels"),

@@ -20,7 +20,7 @@ from gmg_tui.scripts.genesis.output.line_patterns import FPS_ALONE, REPORTED, is
 from gmg_tui.ui.log.rows import MAX_SHOWN_CHARS, LogRow, Query, join
 
 _PAGE_BYTES: Final = 1 << 18
-"""Bytes to read at once for rows above; read again while progress lines leave fewer than `_MIN_ROWS` rows."""
+"""Bytes per read for rows above; reads repeat until there are `_MIN_ROWS` rows, as progress lines are folded."""
 _MAX_READ_BYTES: Final = 1 << 23
 _MIN_ROWS: Final = 200
 _MAX_PAGE_LINES: Final = 10_000
@@ -29,7 +29,7 @@ _MAX_LINE_START_BYTES: Final = 1 << 16
 """Maximum bytes to keep of a line's beginning; of a longer line, the end is kept too."""
 _CHUNK_BYTES: Final = 1 << 20
 _OVERLAP_BYTES: Final = 4096
-"""Overlap of two chunks, so that one of them contains all of a match."""
+"""Overlap of two chunks, so that every match lies within one of them."""
 _MAYBE_PROGRESS: Final = re.compile(rb"%\||Running at |" + REPORTED.encode())
 
 
@@ -54,7 +54,7 @@ class _Line(NamedTuple):
 
     @property
     def is_progress(self) -> bool:
-        """True if the line is finished and contains only progress. Genesis' own lines are recognised without cleaning."""
+        """True if the line is finished and contains only progress. Genesis' own lines are matched uncleaned."""
         return self.finished and (
             FPS_ALONE.fullmatch(self.raw) is not None
             or (_MAYBE_PROGRESS.search(self.raw) is not None and is_progress_only(self.text))
@@ -85,7 +85,7 @@ class LogFile:
 
     @property
     def identity(self) -> tuple[int, int]:
-        """The device and inode, which change when the middle of the log is cut out: that replaces the file."""
+        """The device and inode, which change when the file is replaced, as when the middle of the log is cut out."""
         status = os.fstat(self._file)
         return status.st_dev, status.st_ino
 
@@ -105,7 +105,7 @@ class LogFile:
         return [*islice(_fold_lines(self._lines(start, start + max_bytes)), count)]
 
     def read_around(self, offset: int, count: int, query: Query) -> list[LogRow]:
-        """Returns up to `count` rows before the line at `offset`, and up to `count` from it on.
+        """Returns up to `count` rows before the line at `offset`, and up to `count` starting with it.
 
         If only the hidden part of this line matches `query`, its text is the part around the match.
         """

@@ -25,7 +25,7 @@ class LogRow(NamedTuple):
 
     text: str
     start: int
-    """The offset of the first line in the file."""
+    """The first line's offset in the file."""
     end: int
     """The offset after the last line."""
     lines: int = 1
@@ -33,7 +33,7 @@ class LogRow(NamedTuple):
 
     @property
     def position(self) -> int:
-        """An offset in the newest line, which stays in this row when lines are folded into it."""
+        """An offset in the newest line; it remains inside this row when more lines are folded in."""
         return self.end - 1
 
     @property
@@ -76,7 +76,7 @@ class Query:
 
     Attributes:
         pattern: A pattern for the text of rows.
-        raw: A pattern for the lower-case bytes of lines, to rule out a match; not for lines with backspaces.
+        raw: A pattern for the lower-case bytes of lines, to rule out a match; not valid for lines with backspaces.
     """
 
     def __init__(self, text: str = "") -> None:
@@ -102,7 +102,7 @@ class Place(NamedTuple):
 
 
 def move_place(rows: Sequence[LogRow], width: int, place: Place, count: int) -> Place:
-    """Returns the place `count` screen rows below (above if negative), clamped to the first row and one past the last."""
+    """Returns the place `count` screen rows below (above if negative), between the first row and one past the last."""
     index, piece = place.row, place.piece + count
     while piece < 0 and index > 0:
         index -= 1
@@ -116,7 +116,7 @@ def move_place(rows: Sequence[LogRow], width: int, place: Place, count: int) -> 
 def wrap(row: LogRow, width: int, spans: Sequence[tuple[int, int]], *, current: bool = False) -> list[Row]:
     """Returns the screen rows of a row, with its line count at the right end.
 
-    Highlights matches at `spans` of the shown text, as the `current` match if True.
+    Highlights the matches at `spans` of the shown text; with `current`, as the current match.
     """
     pieces, screen_rows = split_row(row, width), list[Row]()
     style, match_style = "dim" if row.progress else _STYLES[severity(row.text)], "match-here" if current else "match"
@@ -159,7 +159,7 @@ def first_match_piece(row: LogRow, width: int, spans: Sequence[tuple[int, int]])
 
 
 def highlight(strip: Strip, start: int, end: int, style: Style) -> Strip:
-    """Returns a strip with a style applied to the characters from `start` to `end`, which is -1 for all others."""
+    """Returns a strip with a style applied to the characters from `start` to `end` (exclusive; -1: to the end)."""
     begin = cell_len(strip.text[:start])
     stop = strip.cell_length if end < 0 else max(begin, cell_len(strip.text[:end]))
     marked = Strip(Segment.apply_style(strip.crop(begin, stop), post_style=style))

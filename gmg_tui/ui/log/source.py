@@ -28,7 +28,7 @@ class LogSource:
     Attributes:
         name: The name of the slot or job.
         rows: The loaded rows; a run of progress lines is one.
-        file: The file of the rows; None until it is read.
+        file: The file that the rows were read from; None before the first read.
         size: The size of the file when last read, in bytes.
         following: True if the rows end with the newest line.
     """
@@ -74,7 +74,7 @@ class LogSource:
             self.file, self.rows = file, rows[-MAX_ROWS:]
 
     def _read_newest(self) -> tuple[LogFile | None, int, list[LogRow]]:
-        """Returns the file and its rows, extended to the newest line, if following, and the size in any case."""
+        """Returns the file, its size, and its rows up to the newest line; if paused, only the size."""
         file = self._open()
         if file is None or not self.following:
             return None, file.size if file is not None else 0, []
@@ -132,7 +132,7 @@ class Search:
 
     @property
     def is_full(self) -> bool:
-        """True if the search has found `MAX_MATCHES`."""
+        """True if the search has found at least `MAX_MATCHES` matches."""
         return len(self.matches) >= MAX_MATCHES
 
     @property
@@ -146,7 +146,7 @@ class Search:
         return 100 - 100 * self._unsearched_bytes // max(1, self._size)
 
     async def step(self) -> None:
-        """Searches the next part of the file. Raises `OSError`."""
+        """Searches the next part of the file. Raises `OSError` if it cannot be read."""
         if self.file is None:
             return
         try:
@@ -158,7 +158,7 @@ class Search:
             raise
 
     async def catch_up(self) -> None:
-        """Searches the lines written since the last search. Raises `OSError`."""
+        """Searches the lines written since the last search. Raises `OSError` if they cannot be read."""
         if self.file is not None and (size := self.file.size) > self._size:
             start, self._size = self.file.start_of_line(self._size), size
             newer = await in_daemon_thread(self._search, self.file, start, size)

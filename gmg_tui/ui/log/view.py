@@ -217,7 +217,7 @@ class LogView(Rows):
         self.update_rows()
 
     def action_go(self, direction: str) -> None:
-        """Scrolls a line (`line-up`, `line-down`) or a page (`up`, `down`), or to the first (`home`) or last row (`end`)."""
+        """Scrolls a line (`line-up`, `line-down`) or a page (`up`, `down`), or to an end (`home`, `end`)."""
         page = self.size.height - 1
         if direction == "end":
             self.follow()
@@ -237,7 +237,7 @@ class LogView(Rows):
     # The file
 
     def _load(self, read: Callable[[], Awaitable[object]], *, replaces: bool = False) -> None:
-        """Runs a read in the background, unless another one is running that it does not replace."""
+        """Starts a read in the background, unless another one is running; with `replaces`, cancels that one."""
         if self._current_read is None or replaces:
             self._current_read = read
             self._run_read(read)

@@ -1,1 +1,1 @@
-"""Pages over the main screen: a title, a table, its selected row, and the keys."""
+"""Pages that cover the main screen, and the help."""

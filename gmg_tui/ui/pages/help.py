@@ -28,7 +28,7 @@ class Scroll(VerticalScroll):
 
 
 class HelpScreen(Dialog[None]):
-    """The help: the keys of the current page, if any, the main screen's keys, and the manual's page."""
+    """The help: the keys of the current page, if any, those of the main screen, and the manual's page about it."""
 
     DEFAULT_CSS = """
     HelpScreen {
@@ -70,7 +70,7 @@ def _key_facts(app: SessionApp, bindings: Iterable[tuple[str, Binding]]) -> Iter
 
 
 class GuideApp(App[None]):
-    """A viewer of the manual's pages as Markdown; with `contents`, it also shows a table of contents."""
+    """A viewer for the manual's Markdown pages; `contents` adds a table of contents."""
 
     CSS = "MarkdownTableOfContents { max-width: 35%; } MarkdownFence > Label { width: 1fr; }"
     BINDINGS: ClassVar = [("q,escape", "quit", "Quit")]

@@ -37,7 +37,7 @@ class SelectedJob(NamedTuple):
     running: bool
     ended: bool
     slot: str | None
-    """The slot with the job's worker; None while the job waits, and once the worker is gone."""
+    """The slot with the job's worker; None while the job is waiting, and once the worker is gone."""
 
 
 class JobsPage(TablePage[T], Generic[T]):
@@ -158,7 +158,7 @@ class QueuePage(JobsPage[JobRecord]):
         self._queue_version = -1
         """Version of the queue at the last query; -1 before the first."""
         self._result_names: set[str] = set()
-        """Names of the results with columns, and an empty name; an empty set if the columns must be set."""
+        """Names of the results that have columns, and an empty name; an empty set if the columns must be set again."""
         self._live_numbers: set[int] = set()
         """Numbers of the jobs shown with their workers' figures."""
         self._best_text = ""
@@ -178,7 +178,7 @@ class QueuePage(JobsPage[JobRecord]):
         await asyncio.sleep(self.POLL_INTERVAL_S * (len(self._records) // JOBS_PER_QUERY))  # poll long queues slowly
         batches = [await self.app.engine.queue(first, JOBS_PER_QUERY) for first in range(0, queue.jobs, JOBS_PER_QUERY)]
         self._queue_version = queue.version
-        self._records = {job.number: job for batch in batches for job in batch}  # a job that moves may be in two
+        self._records = {job.number: job for batch in batches for job in batch}  # a moved job may be in two batches
         self._result_names.clear()
         self.update_snapshot()
 

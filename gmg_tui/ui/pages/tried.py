@@ -55,7 +55,7 @@ def columns(rows: Iterable[ArgumentResults]) -> list[Column[TriedRow]]:
 
 
 def arguments_text(tried: ArgumentResults) -> str:
-    """Returns the variables, secrets masked, and the arguments in shell syntax."""
+    """Returns the variables, with secrets masked, and the arguments in shell syntax."""
     variables = [join_args((f"{name}={value}",)) for name, value in mask(tried.env).items()]
     return " ".join([*variables, join_args(tried.args) or "no arguments"])
 

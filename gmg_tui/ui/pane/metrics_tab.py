@@ -99,7 +99,7 @@ class MetricsTab(Vertical):
         yield from (self.table, self._facts, self._chart_lines)
 
     def show(self, curves: Mapping[str, Curve], facts: Iterable[Fact], empty_text: str) -> None:
-        """Shows a table of metrics, or `empty_text` without any, and the facts; or else the chart."""
+        """Shows the metrics (`empty_text` if there are none) above the facts, or only the chart if one is selected."""
         self._curves, self.table.empty = curves, empty_text
         self._chart_lines.display = bool(self.chart)
         self.table.display = self._facts.display = not self.chart
@@ -114,7 +114,7 @@ class MetricsTab(Vertical):
         return chart_rows(self.chart, curve, width, height)
 
     def toggle_chart(self) -> None:
-        """Selects the chart of the selected metric, or the table again; the next `show` shows it."""
+        """Switches between the table and the selected metric's chart; the next `show` draws it."""
         self.chart = "" if self.chart or self.table.selected is None else self.table.selected.name
 
     @property

@@ -41,9 +41,9 @@ class PaneTab(NamedTuple):
 
     widget: TabWidget
     show: Callable[[Any], object]
-    """A function that shows the newest snapshot and the engine's last answer, which is None before the first."""
+    """A function that shows the newest snapshot and the engine's last answer (None if it has not answered yet)."""
     query: Callable[[str], Awaitable[object]] | None = None
-    """A function that queries the engine for data about a slot that snapshots do not have. Raises `GmgError`."""
+    """A function that queries the engine for more data about a slot than snapshots have. Raises `GmgError`."""
 
 
 class Pane(Vertical):
@@ -60,7 +60,7 @@ class Pane(Vertical):
     }
     """
     POLL_INTERVAL_S: ClassVar[float] = 3.0
-    """The pause between an answer of the engine and the next query."""
+    """Seconds from an answer of the engine to the next query."""
 
     def __init__(self, view: View, engine: Source) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class Pane(Vertical):
     # Tabs
 
     async def show(self, tab: Tab) -> None:
-        """Shows a tab, and begins to query the engine for it."""
+        """Shows a tab, and starts querying the engine for it."""
         if tab not in self._tabs:
             self._tabs[tab] = self._make_tab(tab)
             await self.mount(self._tabs[tab].widget)
@@ -179,7 +179,7 @@ class Pane(Vertical):
             await self.toggle_chart()
 
     async def _query_metrics(self, tab: MetricsTab, slot: str) -> dict[str, Curve]:
-        """Returns the curves of all metrics; queries only the one whose chart is shown, with all its points."""
+        """Returns the curves of all metrics; while a chart is shown, queries only its metric, with all points."""
         curves = await self._engine.curves(slot, tab.chart, 0 if tab.chart else HISTORY_POINTS)
         previous: dict[str, Curve] = self._answers.get(Tab.METRICS, {})
         return previous | curves
@@ -213,7 +213,7 @@ class Pane(Vertical):
 
     @work(exclusive=True, group="poll")
     async def _poll(self) -> None:
-        """Queries the engine at intervals for the shown tab, if it needs that, while the pane is visible."""
+        """Queries the engine at intervals for the shown tab, if it has a query, while the pane is visible."""
         tab = self._view.tab
         while (query := self._tabs[tab].query) is not None and (self._slot or tab is Tab.EVENTS):
             if is_seen(self):
@@ -279,7 +279,7 @@ class Pane(Vertical):
             return self._waiting_text
         if details.processes is None:
             return "The driver does not report this GPU's processes."
-        return "No process uses memory on this GPU."
+        return "No process is using memory on this GPU."
 
     def _attempts(self, details: Details | None) -> Sequence[Attempt]:
         worker = self._view.worker_on(self._slot)

@@ -32,7 +32,7 @@ def chart_rows(entry: SlotView, series: Series, width: int, height: int) -> list
 
 
 def _trim(series: Series, worker: Worker) -> Series:
-    """Returns a slot's series without values after the worker's end, and without those before a job's newest attempt."""
+    """Returns a slot's series without values after the worker's end or before a job's newest attempt."""
     count, step_s = len(series.fps), series.step_s
     ended_s = max(0.0, series.end - worker.state_since) if worker.state.ended else 0.0
     stop = max(0, count - int(ended_s / step_s))

@@ -22,7 +22,7 @@ _SOURCES: Final = {"probe": "inside the script", "printed": "from the lines that
 
 
 def worker_facts(entry: SlotView) -> Iterator[Fact]:
-    """Yields the rates and their sources, the progress, and the CPU and memory use of the processes."""
+    """Yields the group, the rates and their sources, the progress, CPU and memory use, and the Genesis version."""
     worker = entry.worker
     yield Fact("Worker")
     if worker.group is not None:
@@ -71,7 +71,7 @@ def _genesis(worker: Worker) -> str:
 
 
 def gpu_facts(gpu: Gpu, sample: GpuSample | None, worker: Worker, *, at_end: bool = False) -> Iterator[Fact]:
-    """Yields the newest sample, constant facts, and the health; `at_end` marks the last sample of an ended session."""
+    """Yields the newest sample, fixed properties and health; `at_end` marks the last sample of an ended session."""
     is_late = sample is not None and sample.age_s is not None and not sample.silent
     heading = "GPU at the end" if at_end else "GPU now"
     yield Fact(f"GPU {units.span(sample.age_s)} ago" if sample is not None and is_late else heading)
@@ -137,7 +137,7 @@ def health_facts(health: GpuHealth) -> Iterator[Fact]:
 
 
 def process_owner(process: GpuProcess) -> str:
-    """Returns the owner of a process; `host's PID` in a container that sees the PID of the host."""
+    """Returns the owner of a process; `host's PID` if the PID is the host's and gmg-tui is in a container."""
     if process.slot is not None:
         return f"{process.slot} worker"
     if process.session is not None:

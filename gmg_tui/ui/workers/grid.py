@@ -64,7 +64,7 @@ def plan(view: View, width: int, height: int) -> Plan:
     def rows_of(columns: int, tile_height: int = MIN_TILE_ROWS) -> int:
         return sum(1 if band.node else tile_height for band in view.bands(columns))
 
-    # The fewest columns for the same number of rows: wider tiles.
+    # The fewest columns for the same number of rows, so that tiles are wide.
     rows, room = rows_of(widest), height - MIN_LOG_ROWS
     columns = next(count for count in range(1, widest + 1) if rows_of(count) == rows)
     fits = rows <= height - _MIN_LOG_ROWS_BELOW_TILES and width >= MIN_TILE_COLUMNS
@@ -173,7 +173,7 @@ def tile(entry: SlotView, width: int, height: int, line: RateLine) -> list[Row]:
     failed = entry.worker.state is WorkerState.FAILED  # reason and arguments matter more than history
     notes = _note_rows(entry, inner, middle if failed else middle - 1)
     has_line = any(deviation is not None for deviation in line.deviations)
-    reserved = max(0, min(_NOTE_ROWS, middle - _MIN_GRAPH_ROWS))  # also without notes, so that graphs are equally high
+    reserved = max(0, min(_NOTE_ROWS, middle - _MIN_GRAPH_ROWS))  # also without notes, so graphs have equal heights
     history = line_rows(line, middle - max(reserved, len(notes))) if has_line else []
     blank = [Row(inner)] * (middle - len(notes) - len(history))
     rows = [
@@ -240,7 +240,7 @@ def _add_rate(entry: SlotView, line: RateLine, row: Row) -> Row:
 
 
 def _add_processor(entry: SlotView, row: Row) -> Row:
-    """Adds the GPU's utilisation, power and temperature; on a CPU slot, the CPU time and the process."""
+    """Adds the GPU's utilisation, power and temperature; on a CPU slot, the CPU load and the PID."""
     sample, worker = entry.sample, entry.worker
     if entry.slot.gpu is None:
         row.add("CPU".ljust(_LABEL_WIDTH), "dim").add(units.figure(worker.cpu_pct, "%", units.NOT_KNOWN).rjust(6))

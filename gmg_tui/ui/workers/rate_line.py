@@ -10,7 +10,7 @@ from gmg_tui.ui.drawing import STATE_SYMBOLS, Row, Values, braille_line
 from gmg_tui.ui.slots import SlotView
 
 _DOT_STEPS_S: Final = (1, 2, 5)
-"""Possible seconds per column of dots (a cell has two): the first with which the longest history fits is used."""
+"""Possible seconds per column of dots (a cell has two): the first that fits the longest history is used."""
 _HALF_RANGES: Final = (0.1, 0.2, 0.5)
 """Possible ranges of a line above and below the median, as shares of the median."""
 _MAX_OUTLIER_SHARE: Final = 0.1
@@ -58,8 +58,8 @@ def _history_s(entry: SlotView) -> int:
 def _rate_line(entry: SlotView, cells: int, dot_s: int) -> RateLine:
     """Returns the recent rates compared with the median of comparable workers or, without one, with their own median.
 
-    Columns of dots are aligned to the clock, and cells to even columns. So the line moves by whole cells, which sends
-    less over a slow connection.
+    Columns of dots are aligned to the clock, and cells to even columns, so that the line moves by whole cells: this
+    sends less over a slow connection.
     """
     worker, history = entry.worker, entry.history
     end = (history.end // dot_s | 1) + 1
@@ -83,7 +83,7 @@ def deviation_style(deviation: float) -> str:
 
 
 def common_half_range(lines: Iterable[RateLine]) -> float:
-    """Returns the smallest range that lines rarely exceed, without counting rates below half the median."""
+    """Returns the smallest range that lines rarely exceed, not counting rates below half the median."""
     widest = 0.0
     for line in lines:
         sizes = sorted(abs(value) for value in line.deviations if value is not None and value > -_HALF_RANGES[-1])

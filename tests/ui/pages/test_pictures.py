@@ -51,7 +51,7 @@ def test_help(snap_compare: Compare) -> None:
 
 
 def test_edit(snap_compare: Compare) -> None:
-    assert drawn(snap_compare, play.edited(), SMALL, "e 0", "Edit gpu0", "gpu0 restarts")
+    assert drawn(snap_compare, play.edited(), SMALL, "e 0", "Edit gpu0", "gpu0 will restart")
 
 
 def test_quit(snap_compare: Compare) -> None:
