@@ -220,6 +220,23 @@ async def test_a_trial_whose_slot_is_not_ready_does_not_run_after_the_search_has
     task.cancel()
 
 
+async def test_a_fault_in_the_search_ends_the_search_and_not_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_scheduler, "JobRun", Run)
+    Run.started = []
+    board = SlotBoard({"cpu0": EngineSlot(Slot("cpu0"), 0, 1)}, queue_of(1))
+    workplace, records = cast("Any", SimpleNamespace(spec=SPEC)), cast("Any", Records())
+    done = asyncio.Event()
+    scheduler = QueueScheduler(board, workplace, records, lambda: done.set() if scheduler.ended else None)
+    source = MagicMock(ended=True, outcome=lambda _: (WorkerState.FINISHED, None))
+    source.refill.side_effect = source.released.side_effect = ValueError("log of 0")
+    scheduler.source = cast("Any", source)
+    task = asyncio.create_task(scheduler.run())
+    async with asyncio.timeout(LONG_S):
+        await done.wait()
+    source.end.assert_called_with("internal error (ValueError: log of 0); see engine.log")
+    task.cancel()
+
+
 # Commands that come when a job has just got its slot, or has ended and not left it yet, are for that job
 
 _AT_THE_MOMENT = """

@@ -136,6 +136,8 @@ _CHECKPOINT_PATH = re.compile(r"/[^\0]{0,4095}")
 _MAX_PROGRESS_CHARS = 200
 """Limit of a checkpoint's progress: checkpoints go with a job to other nodes, whose reports contain them."""
 _DEFAULT_RANGE = 0.0, 1e15
+_MIN_AMOUNT = 1e-30
+"""Smaller amounts, if not 0, overflow in ratios."""
 _PCT_RANGE = 0.0, 120.0
 _FPS_RANGE = 0.0, MAX_RATE
 _ENVS_RANGE = 1.0, float(MAX_ENVIRONMENTS)
@@ -184,7 +186,7 @@ def sanitize(message: _T, max_bytes: int = MAX_ANSWER_BYTES) -> _T:
 def _sanitize_value(name: str, value: Any, now: float) -> Any:
     if type(value) is float or type(value) is int:
         low, high = _range_of(name)
-        if low <= value <= high:
+        if low <= value <= high and not (low == 0.0 < value < _MIN_AMOUNT):
             return value if name not in _TIME_FIELDS or value <= now + _MAX_CLOCK_LEAD_S else now
         return None
     if isinstance(value, Struct):

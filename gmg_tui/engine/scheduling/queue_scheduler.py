@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec
 
 from msgspec import structs
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gmg_tui.engine.scheduling.trial_source import TrialSource
 
 _log = logging.getLogger(__name__)
+_P = ParamSpec("_P")
 
 _COLLECT_INTERVAL_S = 2.0
 """Interval of checks for GPUs that others have left."""
@@ -73,7 +74,7 @@ class QueueScheduler:
             while True:
                 self._wake.clear()
                 if self.source is not None:
-                    self.source.refill()
+                    self._guard_search(self.source.refill)
                 if self._queue.waiting and any(engine_slot.drained for engine_slot in self._slots.values()):
                     self.board.update()
                     self._changed()  # leases the GPUs that are needed again
@@ -95,7 +96,7 @@ class QueueScheduler:
 
     def _free(self, record: JobRecord, slots: Iterable[str]) -> None:
         if self.source is not None:
-            self.source.released(record)
+            self._guard_search(self.source.released, record)
         run = self.runs.pop(record.number, None)
         for slot in slots:
             del self._jobs[slot]
@@ -103,6 +104,15 @@ class QueueScheduler:
         if run is not None and run.rerun_requested and record.state.ended and not self.board.ending:
             self.act(QueueAction.RETRY, (record.number,))
         self._wake.set()
+
+    def _guard_search(self, function: Callable[_P, None], *args: _P.args, **kwargs: _P.kwargs) -> None:
+        """Calls a function of the job source. A fault ends the search, with the answer so far, but not the engine."""
+        try:
+            function(*args, **kwargs)
+        except Exception as error:
+            _log.exception("the search ends because of an internal error")
+            assert self.source is not None
+            self.source.end(f"internal error ({type(error).__name__}: {error}); see engine.log")
 
     def _make_run(self, record: JobRecord, engine_slots: Sequence[EngineSlot]) -> JobRun:
         if record.world_size is not None:

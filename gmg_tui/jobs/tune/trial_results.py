@@ -261,9 +261,13 @@ def is_out_of_memory(reason: str | None) -> bool:
     return reason.startswith(FailureKind.MEMORY) or (sign is not None and sign.kind is FailureKind.MEMORY)
 
 
+_MIN_RATE, _MAX_RATE = 1e-30, 1e30
+
+
 def _check_rate(trial: Trial) -> Trial:
-    """Returns the trial, marked as failed if it was measured without a positive rate: ratios need one."""
-    if trial.state is not TrialState.MEASURED or (trial.rate is not None and 0 < trial.rate < math.inf):
+    """Returns the trial, marked as failed if it was measured without a positive rate, for ratios and logarithms."""
+    if trial.state is not TrialState.MEASURED or (trial.rate is not None and _MIN_RATE <= trial.rate <= _MAX_RATE):
         return trial
-    reason = "no rate" if trial.rate is None else f"the metric was {trial.rate:g}, and ratios need positive values"
+    limits = f"comparisons need values from {_MIN_RATE:g} to {_MAX_RATE:g}"
+    reason = "no rate" if trial.rate is None else f"the metric was {trial.rate:g}; {limits}"
     return replace(trial, state=TrialState.FAILED, rate=None, reason=trial.reason or reason)

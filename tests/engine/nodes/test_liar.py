@@ -17,13 +17,14 @@ from gmg_tui.engine.attempts.attempt import Outcome, StopCause, Task
 from gmg_tui.engine.launchers.launcher import Launcher
 from gmg_tui.engine.nodes.node import Node
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
-from gmg_tui.engine.nodes.states import AttemptReport, Report, SlotReport
+from gmg_tui.engine.nodes.states import AttemptReport, Report, SlotReport, sanitize
 from gmg_tui.engine.workers.restart_policy import HEALTHY_S
 from gmg_tui.model import (
     NO_ATTEMPT,
     Alert,
     Checkpoint,
     Curve,
+    Fps,
     GpuSample,
     NodesSpec,
     Severity,
@@ -193,6 +194,15 @@ async def test_jobs_that_fail_do_not_wait_for_the_gpu_of_a_node_that_is_away(kin
     async with running(spec) as run:
         assert (await run.until_done()).failed == 5
         await run.client.end(kill=True)
+
+
+def test_amounts_too_small_for_ratios_are_unknown() -> None:
+    fps = Fps(1e-322, 1.0, 1.0, 1, 1.0, env_steps=1e-300)
+    worker = Worker(
+        "n1/cpu0", 0, WorkerState.RUNNING, newest=structs.replace(NO_ATTEMPT, fps=fps, metrics={"x": 1e-40})
+    )
+    shown = sanitize(worker).newest
+    assert (shown.fps.last, shown.fps.env_steps, shown.metrics) == (None, None, {"x": 1e-40})
 
 
 async def test_curves_are_limited_by_points_and_over_all_slots() -> None:

@@ -197,7 +197,7 @@ def test_a_custom_metric_is_neither_summed_nor_called_fast() -> None:
     assert answer.warnings[0] == "64 is the largest value allowed; more may be better."
 
 
-@pytest.mark.parametrize("rate", [0.0, -3.0, float("inf"), float("nan"), None])
+@pytest.mark.parametrize("rate", [0.0, -3.0, float("inf"), float("nan"), 1e-322, 1e308, None])
 def test_a_trial_without_a_comparable_rate_fails(rate: float | None) -> None:
     search = Search(TuneSpec(), [slot_of(0, H100, H100_MIB)])
     for number in (1, 2):
