@@ -33,7 +33,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
     TITLE = "gmg-tui"
     CSS_PATH = Path(__file__).with_name("style.tcss")
     REDRAW_INTERVAL_S: ClassVar[float] = 0.25
-    """Seconds from a snapshot to its redraw: the engine sends one each second and for each change."""
+    """Seconds from a snapshot to its redraw; the engine sends a snapshot each second and after each change."""
     SILENT_S: ClassVar[int] = 4
     """Seconds without a message before the engine, which sends one each second, counts as silent."""
     COMMANDS: ClassVar = {Commands}
@@ -75,7 +75,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
     # Start and end
 
     def on_mount(self) -> None:
-        """Starts listening to the engine, and opens the page of a tuning."""
+        """Starts listening to the engine; in a tuning, also opens the tuning's page."""
         self._window_size = self.size
         self.run_worker(self._listen(), name="listen")
         self.set_interval(1.0, self._tick)

@@ -154,7 +154,7 @@ def interpolate(positions: Iterable[float], values: Iterable[float], dots: int) 
 
 
 def bottom_axis(width: int, ticks: Mapping[int, str], marks: Mapping[int, str] = {}) -> list[Row]:
-    """Returns the axis below a plot; `ticks` are labels by column, drawn if they fit, and `marks` letters by column."""
+    """Returns the axis below a plot; by column, `ticks` has labels, drawn if they fit, and `marks` has letters."""
     canvas, free_end = Canvas(width, AXIS_ROWS), width
     for row, character in enumerate("─ "):
         canvas.put(0, row, character * width, "dim")
@@ -189,7 +189,7 @@ class Track(NamedTuple):
     """The newest value with its unit."""
     values: Values
     high: float | None
-    """The value at the upper edge of an axis from 0; None to fit the axis to the values."""
+    """The value at the upper edge of an axis that starts at 0; None to fit the axis to the values."""
     unit: str
     style: str
     reduce: Reduction

@@ -1,4 +1,4 @@
-"""The curve of a tuning as rows: the rate over the value, on a logarithmic axis.
+"""The curve of a tuning as rows: the rate against the value, on a logarithmic axis.
 
 Each point has its slot's marker and colour, and an error bar if that is taller than a cell. A line joins the mean
 rates, corrected for slow and fast slots. A cross marks a value that did not run. The best rates, among which the answer
@@ -48,7 +48,7 @@ def curve_rows(tuning: Tuning, answer: Answer, selected: int | None, width: int,
     points = sorted(filter(_is_drawable, trials), key=lambda trial: trial.number == selected)
     heading, plot_rows = _heading(tuning, answer, points, width), height - 1 - AXIS_ROWS
     if not points or width - GUTTER < _MIN_WIDTH or plot_rows < _MIN_HEIGHT:
-        text = "The terminal is too small for the curve." if points else _empty_text(tuning)
+        text = "No room for the curve: enlarge the terminal." if points else _empty_text(tuning)
         rows = [heading, *(Row(width) for _ in range(height - 1))]
         if height > 1:
             rows[(height + 1) // 2].pad_to((width - len(text)) // 2).add(text, "dim")

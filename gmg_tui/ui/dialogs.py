@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 _TYPING_PAUSE_S = 0.1
 """Seconds without a key before the typed text is applied."""
 _MIN_CONFIRM_RUNTIME_S: Final = 60.0
-"""Minimum running time of an attempt to ask before ending it."""
+"""Seconds that an attempt must have run for its end to need confirmation."""
 
 
 class Dialog(ModalScreen[Result], TrueSizeScreen[Result]):
@@ -82,7 +82,7 @@ class Choice(NamedTuple):
 
 
 class ChoiceScreen(Dialog[Any]):
-    """Asks a question; `enter` gives the first answer, `escape` None."""
+    """Asks a question; the first answer has the focus, and `escape` returns None."""
 
     def __init__(self, heading: str, question: str, choices: Sequence[Choice]) -> None:
         super().__init__()
@@ -161,7 +161,7 @@ def _with_groups(view: View, workers: Sequence[Worker]) -> Sequence[Worker]:
 
 
 def _lost_runtime_s(worker: Worker, time: float) -> float:
-    """Returns the running time that is lost with the worker's attempt; 0 if it is too short to ask about."""
+    """Returns the running time that would be lost with the worker's attempt; 0 if it is too short to ask about."""
     ran_s = worker.attempt_s(time) or 0.0
     return ran_s if worker.state.active and ran_s > _MIN_CONFIRM_RUNTIME_S else 0.0
 

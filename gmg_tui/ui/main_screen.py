@@ -30,7 +30,7 @@ from gmg_tui.ui.workers.grid import Grid
 
 
 class MainScreen(TrueSizeScreen[None]):
-    """A screen with all workers, and the pane about the selected one."""
+    """The screen with all workers, and a pane for the selected one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*keys.MAIN]
     AUTO_FOCUS = ""
@@ -52,7 +52,7 @@ class MainScreen(TrueSizeScreen[None]):
         yield KeysFooter(self.has_effect)
 
     def on_mount(self) -> None:
-        """Lays out the rows, and starts watching the snapshots."""
+        """Lays out the rows, and starts watching for snapshots."""
         self.lay_out_rows()
         self.watch(self.app, "snapshot", self._update, init=False)
 

@@ -116,7 +116,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
         self.refresh_view()
 
     def target_slots(self) -> list[str]:
-        """Returns the slots that actions apply to: marked slots in view, else the selected one unless its node is folded."""
+        """Returns the slots that actions apply to: marked ones in view, else the selected one unless it is folded."""
         view = self.view
         if not view.maximized and all(isinstance(screen, ModalScreen) for screen in self.screen_stack[1:]):
             if marked := [slot for slot in view.slots if slot in view.marked]:
@@ -163,7 +163,7 @@ class SessionApp(App[Outcome], inherit_bindings=False):
             self.say("No worker has failed or is stuck.")
 
     def _confirm_and_act(self, action: Action, workers: Sequence[Worker]) -> None:
-        """Acts on the workers, with confirmation if needed; the engine refuses if a slot's job or attempt has changed."""
+        """Acts on the workers, with confirmation if needed; the engine refuses if a job or attempt has changed."""
         text = question(action, self.view, workers)
         must_match_attempt = bool(text) or action is Action.KILL
         seen = {worker.slot: Seen(worker.job, worker.attempt if must_match_attempt else None) for worker in workers}

@@ -87,7 +87,7 @@ def in_trouble(entry: SlotView) -> bool:
 
 
 def median_rates(slots: Mapping[str, Slot], workers: Iterable[Worker]) -> dict[str, float]:
-    """Returns, by slot, the median rate of workers with the same GPU model and arguments, if at least three."""
+    """Returns, by slot, the median rate of all workers with the same GPU model and arguments, if three or more."""
     groups: dict[object, dict[str, float]] = {}
     for worker in workers:
         if worker.current_fps is not None and (slot := slots.get(worker.slot)) is not None:

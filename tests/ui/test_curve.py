@@ -53,8 +53,8 @@ def test_an_interval_taller_than_a_cell_is_drawn() -> None:
 
 def test_without_a_rate_there_is_no_curve() -> None:
     assert "No rate yet" in "\n".join(_curve(tunings.FIRST))
-    assert "no room" in "\n".join(_curve(tunings.ENDED, width=14))
-    assert "no room" in "\n".join(_curve(tunings.ENDED, height=4))
+    assert "No room" in "\n".join(_curve(tunings.ENDED, width=14))
+    assert "No room" in "\n".join(_curve(tunings.ENDED, height=4))
 
 
 _figures = st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=True))

@@ -185,7 +185,7 @@ async def test_marked_workers_restart_with_the_settings_of_the_selected_one() ->
     app = play.edited()
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "space", "down", "space", "e")
-        await play.sees(pilot, "Edit gpu1", "2 marked workers restart")
+        await play.sees(pilot, "Edit gpu1", "2 marked workers will restart")
         await write(pilot, "0")
         await press(pilot, "ctrl+s")
         assert asked(app.engine)[-1][1] == ("gpu1", "gpu0")

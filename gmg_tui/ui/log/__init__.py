@@ -1,1 +1,1 @@
-"""The log of a worker: the lines kept, their drawing, and the widget."""
+"""The log of a worker: its file, the loaded rows, and the widget."""

@@ -54,7 +54,7 @@ class _Line(NamedTuple):
 
     @property
     def is_progress(self) -> bool:
-        """True if the line is finished and contains only progress. Genesis' own lines are matched uncleaned."""
+        """True if the line is finished and contains only progress; Genesis' own lines need no cleaning."""
         return self.finished and (
             FPS_ALONE.fullmatch(self.raw) is not None
             or (_MAYBE_PROGRESS.search(self.raw) is not None and is_progress_only(self.text))

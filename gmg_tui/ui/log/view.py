@@ -57,7 +57,7 @@ class LogView(Rows):
         self._grew_during_read = False
         self._error = ""
         self._printed_lines, self._printed_at_pause = 0, 0
-        """The number of lines printed so far, and until the log was paused."""
+        """The number of lines printed so far, and the number when the log was paused."""
         self._continued: list[bool] = []
         """For each screen row, True if it continues the line above."""
 
@@ -140,7 +140,7 @@ class LogView(Rows):
     # Selection
 
     def render_line(self, y: int) -> Strip:
-        """Returns a screen row, with the selection marked."""
+        """Returns a screen row, with the selection highlighted."""
         strip, selection = super().render_line(y).apply_offsets(0, y), self.text_selection
         span = selection.get_span(y) if selection is not None else None
         if span is None:
@@ -200,7 +200,7 @@ class LogView(Rows):
         self._load(self.source.refresh, replaces=True)
 
     def pause(self) -> None:
-        """Stops following, so that the visible rows stay."""
+        """Stops following, so that the visible rows stay in place."""
         if self.source.following:
             self.source.following, self._printed_at_pause = False, self._printed_lines
         self.update_rows()

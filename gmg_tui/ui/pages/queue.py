@@ -58,7 +58,7 @@ class JobsPage(TablePage[T], Generic[T]):
     ENTER = "details"
 
     def on_mount(self) -> None:
-        """Starts watching the snapshots."""
+        """Starts watching for snapshots."""
         self.set_focus(self.table)
         self.watch(self.app, "snapshot", self.update_snapshot)
 
@@ -91,7 +91,7 @@ class JobsPage(TablePage[T], Generic[T]):
             self.app.say("The job has no log: it has written nothing.")
 
     async def action_skip(self) -> None:
-        """Skips the selected job or, if it is running, stops it after a confirmation."""
+        """Skips the selected job or, if it is running, stops it after confirmation."""
         job = self.selected_job()
         if job is not None and job.ended:
             self.app.say(f"{job.name.capitalize()} has ended.")
@@ -166,7 +166,7 @@ class QueuePage(JobsPage[JobRecord]):
     # The jobs
 
     def on_mount(self) -> None:
-        """Starts watching the snapshots and polling the jobs."""
+        """Starts watching for snapshots and polling the jobs."""
         super().on_mount()
         self.poll()
 
@@ -216,7 +216,7 @@ class QueuePage(JobsPage[JobRecord]):
         self.redraw_bars()
 
     def title_pieces(self) -> list[Piece]:
-        """Returns the queue's progress, the best job and, at the end, the command for the results."""
+        """Returns the queue's progress, the best job and, once the queue has ended, the command for the results."""
         queue = self.app.view.queue or Queue(0, 0, 0, 0, 0, 0)
         pieces = [(f"{self.app.view.session.spec.name}  ", "title")]
         pieces += queue_progress(queue, self.app.view.snapshot.elapsed_s, self.app.size.width)

@@ -126,7 +126,7 @@ class TuningPage(JobsPage[Trial]):
         yield Fact("", f"{text}  {row.reason or ''}", "error" if row.reason else "text")
 
     def _note_facts(self, tuning: Tuning, answer: Answer) -> Iterator[Fact]:
-        """Yields the command line for the selected answer, or the lack of an answer, then notes by importance."""
+        """Yields the command line for the selected answer, or a note that there is none, then notes by importance."""
         best = self._best
         if best is None and tuning.ended:
             yield Fact("answer", "none: no trial was measured", "error")

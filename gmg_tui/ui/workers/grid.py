@@ -94,7 +94,7 @@ class Grid(Vertical):
         yield from (self._tiles, self._listing)
 
     def lay_out(self, height: int) -> None:
-        """Plans the rows of the workers, out of a `height` shared with the pane, and shows their current state."""
+        """Plans the workers' rows within a `height` shared with the pane, and shows their current state."""
         self.plan = plan(self._view, self.app.size.width, height)
         self.styles.height = self.plan.height
         self._tiles.display, self._listing.display = self.plan.tiles, not self.plan.tiles

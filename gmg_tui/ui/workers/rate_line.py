@@ -28,7 +28,7 @@ class RateLine(NamedTuple):
     newest: float | None
     """The current rate's deviation; None without a rate or a median."""
     restart_cell: int | None
-    """The cell where an attempt after the first started; None if not visible."""
+    """The cell where the newest attempt started; None for the first attempt, or if not visible."""
     seconds: int
     """The seconds that the line spans."""
     half_range: float = 0.0
