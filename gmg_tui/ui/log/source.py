@@ -30,7 +30,7 @@ class LogSource:
         rows: The loaded rows; a run of progress lines is one.
         file: The file that the rows were read from; None before the first read.
         size: The size of the file when last read, in bytes.
-        following: True if the rows end with the newest line.
+        following: True if the rows extend to the newest line.
     """
 
     def __init__(self, name: str, path: Callable[[], Path | None] = lambda: None) -> None:

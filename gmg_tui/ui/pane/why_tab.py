@@ -26,7 +26,7 @@ class WhyTab(Facts):
         self._view, self._engine = view, engine
         self._speed: SpeedFacts | None = None
         self._sampled: tuple[str, str | None, HotSpot | None] = "", None, None
-        """The slot of the sampled worker, a message if no slow function was found, and the slowest function."""
+        """The slot of the sampled worker, a message until its slowest function is known, and that function."""
         self._stacks: tuple[str, float, list[Fact]] = "", 0.0, []
         """The slot of the worker whose stacks are shown, the Unix time of the request, and the stacks."""
 
