@@ -94,7 +94,7 @@ class JobsPage(TablePage[T], Generic[T]):
         """Skips the selected job or, if it is running, stops it after confirmation."""
         job = self.selected_job()
         if job is not None and job.ended:
-            self.app.say(f"{job.name.capitalize()} has ended.")
+            self.app.say(f"{job.name[:1].upper()}{job.name[1:]} has ended.")
         elif job is not None and job.running:
             await self.app.ask(f"Stop {job.name}, which is running?", partial(self.act, QueueAction.STOP, job.number))
         elif job is not None:
