@@ -35,7 +35,7 @@ from gmg_tui.scripts.genesis.environ import WORKER_VARIABLES
 _CHECK_INTERVAL_S = 2.0
 """Interval of checks while waiting for GPUs that are in use."""
 _GC_THRESHOLD = 20_000
-"""New objects before a garbage collection; reference counting frees nearly all."""
+"""Number of new objects before a garbage collection; reference counting frees nearly all objects."""
 
 
 def _reply(**fields: Any) -> None:

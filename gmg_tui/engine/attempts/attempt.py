@@ -49,7 +49,7 @@ class Life(StrEnum):
 
 
 class StopCause(StrEnum):
-    """The origin of a stop."""
+    """The cause of a stop."""
 
     COMMAND = "command"
     """A command of the user, the scheduler or the session."""
@@ -65,7 +65,7 @@ class Stop(Struct, frozen=True, omit_defaults=True):
 
     cause: StopCause = StopCause.COMMAND
     kill: bool = False
-    """True for SIGKILL at once."""
+    """True to send SIGKILL at once."""
     reason: str | None = None
     """None if a user or another rank is the cause."""
 
@@ -76,11 +76,11 @@ class Outcome(NamedTuple):
     failure: Failure | None = None
     """None if it finished, or was stopped by a command or with its group."""
     cause: StopCause | None = None
-    """The origin of its stop or cancellation; None if it ended on its own."""
+    """The cause of its stop or cancellation; None if it ended on its own."""
     had_progress: bool = False
     running_s: float = 0.0
     unprepared: bool = False
-    """True if it got no process (unless its group cancelled it) or lost it with its node; a job may be queued again."""
+    """True if it got no process (unless its group cancelled it) or lost it with its node; a job may run again."""
     unready: str | None = None
     """The reason it could not start or was lost, if the script was not the cause; None otherwise."""
     final: bool = False
@@ -106,7 +106,7 @@ def outcome_without_process(stop: Stop | None) -> Outcome:
 
 
 class RankActivity(Struct, frozen=True, omit_defaults=True):
-    """A rank's activity, for its group's check. Times are monotonic seconds on one machine."""
+    """A rank's activity, which its group checks. Times are monotonic seconds on one machine."""
 
     attempt: int = 0
     """Number of its attempt; 0 before the first."""
@@ -137,9 +137,9 @@ class Task:
     """The work of a worker: arguments, environment, log, checkpoints, and the time limit of one attempt."""
 
     args: tuple[str, ...]
-    """Before placeholders are filled in."""
+    """The script's arguments, before placeholders are filled in."""
     env: Mapping[str, str]
-    """Before placeholders are filled in."""
+    """Extra environment variables, before placeholders are filled in."""
     index: int
     """The worker's number, or the job's, from 0: `{i}`."""
     count: int

@@ -50,7 +50,7 @@ class LocalAttempt:
 
     Attributes:
         stopped: The first stop request that took effect; `kill` is set if any request was to kill.
-        end: The final state and the reason, set by its worker at the end.
+        end: The final state and any reason, set by its worker at the end.
         exit_code: The script's exit code, negative for a signal; None before its end.
         readings: Output and measurements; unset until the attempt is prepared.
     """
@@ -122,7 +122,7 @@ class LocalAttempt:
     async def _prepare(self) -> Launch | None:
         """Waits until the attempt may start, and prepares it. Returns None if its group cancels it.
 
-        Reports each wait to its worker. Raises the errors of `LocalHost.prepare`.
+        Reports each wait to its worker. Raises like `LocalHost.prepare`.
         """
         report = self._worker.set_wait_reason
         if self.task.rank is None:  # ranks wait for each other instead
@@ -352,7 +352,7 @@ class LocalAttempt:
         )
 
     def activity(self) -> RankActivity:
-        """Returns the rank's activity, for its group's check."""
+        """Returns the rank's activity, which its group checks."""
         has_process = self._process.started and not self._process.is_ending
         return self.readings.rank_activity(has_process=has_process, leader_runs=self.life is Life.ALIVE)
 

@@ -59,7 +59,7 @@ _DISK_TIMEOUT_S = 120.0
 
 
 class Launch(NamedTuple):
-    """The command of one attempt, with its context."""
+    """The command and context of one attempt."""
 
     number: int
     task: Task
@@ -214,7 +214,7 @@ class LocalHost:
     async def prepare(self, slot: Slot, task: Task, rendezvous: Rendezvous | None, report: Report) -> Launch:
         """Prepares an attempt: its command line, environment, checkpoint and cores.
 
-        `report` gets the wait reason. Raises `NvmlUnavailable`, or `GmgError` for failing disks and foreign files.
+        `report` gets the wait reason. Raises `NvmlUnavailable`, or `GmgError` for a failed disk or a wrong owner.
         """
         if self.spec.agent is not None:
             await self.await_disk("the disk with the script", self._check_owners, report)
@@ -296,7 +296,7 @@ class LocalHost:
         )
 
     def _cores_for(self, slot: Slot, task: Task, environ: Mapping[str, str]) -> frozenset[int] | None:
-        """Returns the cores to pin an attempt to, near its GPUs; None without pinning, as if the user binds threads."""
+        """Returns the cores to pin an attempt to, near its GPUs; None not to pin it, as when the user binds threads."""
         if any(name in environ for name in numa.BINDING_VARIABLES):
             return None
         own = (slot,) if task.rank is not None or not task.visible_slots else task.visible_slots
@@ -311,7 +311,7 @@ class LocalHost:
         return min(threads, thread_share(len(cores), sharers))
 
     async def _find_checkpoint(self, task: Task, report: Report) -> tuple[Checkpoint | None, str | None]:
-        """Returns the checkpoint to continue from, or the reason that none can be used; (None, None) without any."""
+        """Returns the checkpoint to continue from, or the reason that none can be used; (None, None) if none exists."""
         if not task.resume_args or not task.checkpoints:
             return None, None
         saved, disk = task.checkpoints, "the disk with the checkpoints"

@@ -60,8 +60,8 @@ def command_in(cwd: str, command: Sequence[str]) -> tuple[Sequence[str], dict[st
 class Process:
     """A process and its descendants, which carry `mark` as `GMG_ATTEMPT_ID` unless they clear it.
 
-    `feed` is called with each chunk of output, preceded by True if it is from standard error; `changed` is called when
-    an attribute has changed.
+    `feed` is called for each chunk of output, with a flag (True for standard error) and the chunk; `changed` is called
+    when an attribute has changed.
 
     Attributes:
         sent: Description of the last signal and the wait after it; None before the first.
@@ -131,7 +131,7 @@ class Process:
                 numa.pin(self.pid, cores)
         except ValueError as error:  # a NUL character, or a variable with `=` in its name
             raise OSError(errno.EINVAL, str(error)) from error
-        except RuntimeError:  # asyncio has started it anyway
+        except RuntimeError:  # asyncio has started the process anyway
             await self._kill_untracked()
             raise
         finally:
@@ -202,7 +202,7 @@ class Process:
         """Sends the signals of `steps` in order until no process is left; only `KILL_STEPS` replaces earlier steps.
 
         While the first process lives, SIGINT goes only to the process group, like a terminal's ctrl+c; other
-        signals also reach processes that have left the group. Stopped processes are continued so that they handle it.
+        signals also reach processes that have left the group. SIGCONT lets stopped processes handle them.
         The group is signalled before the scan, because signalling needs no memory, thread or descriptor.
         """
         if self._process is None or self.unkillable.is_set():

@@ -313,7 +313,7 @@ class Readings:
         return verdict if verdict.kind != "unknown" else None
 
     def rank_activity(self, *, has_process: bool, leader_runs: bool) -> RankActivity:
-        """Returns the rank's activity, for its group's check."""
+        """Returns the rank's activity, which its group checks."""
         reader, activity = self.reader, self.activity
         return RankActivity(
             attempt=self.launch.number,

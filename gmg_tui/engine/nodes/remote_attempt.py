@@ -284,7 +284,7 @@ class RemoteAttempt:
         return structs.replace(newest, state=state, ended=self._ended_at, reason=reason)
 
     def activity(self) -> RankActivity:
-        """Returns the rank's activity, for its group's check."""
+        """Returns the rank's activity, which its group checks."""
         is_live = self.stopped is None and not self._outcome.done()
         reported = self._report.activity if self._report is not None and is_live else None
         return reported if reported is not None else RankActivity()

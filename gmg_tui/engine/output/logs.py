@@ -148,7 +148,7 @@ class Log:
             self._dropped_bytes += len(heading)
 
     def _separate(self, heading: bytes) -> None:
-        with suppress(OSError), files.open_for_reading(self.path) as file:  # `seek` fails in an empty file
+        with suppress(OSError), files.open_for_reading(self.path) as file:  # `seek` fails on an empty file
             file.seek(-1, os.SEEK_END)
             heading = heading if file.read() == b"\n" else b"\n" + heading
         self.append(heading, 0)

@@ -1,1 +1,1 @@
-"""A worker: its state, when another attempt follows, and its membership in a group."""
+"""Slots and their workers: state, restarts, and groups of ranks."""

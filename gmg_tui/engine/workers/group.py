@@ -225,7 +225,7 @@ class Group:
     # Once a second
 
     def check(self, now: float) -> None:
-        """Checks whether the group is stuck at `now` (monotonic seconds); with `--on stuck=restart`, replaces the attempt."""
+        """Checks at `now` (monotonic seconds) whether the group is stuck; `--on stuck=restart` replaces its attempt."""
         if now - self._checked_at > max(_MIN_CHECK_GAP_S, self._session.spec.stuck_after_s / 2):
             self._watched_since = now
         self._checked_at, workers = now, self.workers

@@ -38,8 +38,8 @@ class EngineSlot:
         worker: The current or last worker; None before the first.
         attempt: The newest attempt on this machine, of any worker; None before the first.
         lead: The slot whose worker also uses this one; None if it has its own worker, or none.
-        idle_reason: The reason that no job starts on it; None in a plain run.
-        away: The reason that nothing can run on it, such as a lost node; None if its node is connected.
+        idle_reason: The reason that it has no job; None if it has one, and in a plain run.
+        away: The reason that nothing can run on it, such as a lost node; None if it can be used.
         drained: True if no job is left that could start on it; unused in a plain run.
         below_median_pct: Percent by which the worker's rate is below the median on equal GPUs; None if not slow.
         limit: The end of the session's allocation; None if there is none.

@@ -331,7 +331,7 @@ class Worker:
         return self.outcome.unready if self.outcome is not None else None
 
     def activity(self) -> RankActivity:
-        """Returns the rank's activity, for its group's check."""
+        """Returns the rank's activity, which its group checks."""
         return self.newest.activity() if self.newest is not None else RankActivity()
 
     def view(self, index: int) -> model.Worker:
