@@ -1,4 +1,4 @@
-"""The commands: a module for each, and shared ones (`config`, `grammar`, `launch`, `prestart`, `printing`, `run_spec`).
+"""The commands, and the modules they share (`config`, `grammar`, `launch`, `prestart`, `printing`, `run_spec`).
 
-Only `gmg_tui.cli.app` calls them; it imports the one command that was given, so that starting stays fast.
+Only `gmg_tui.cli.app` calls them; to start fast, it imports only the module of the given command.
 """

@@ -1,8 +1,8 @@
-"""`gmg-tui agent`, run by launchers on each node: finds or starts the agent, and connects it to standard streams.
+"""`gmg-tui agent`, run by launchers on each node: finds or starts the agent, and connects it to the standard streams.
 
 The agent is a separate process that outlives this command, so that the next one can find it. The first line of standard
-input is the `RunSpec`; after any output of the shell, standard output begins with a line that starts with `AGENT_MARK`.
-Then both carry the frames of `gmg_tui.session.protocol`.
+input is the `RunSpec`; standard output, after any output of the shell, starts with a line that begins with `AGENT_MARK`.
+After that, both carry the frames of `gmg_tui.session.protocol`.
 """
 
 import io
@@ -29,10 +29,10 @@ _CHUNK_BYTES = 1 << 16
 _START_TIMEOUT_S = 20.0
 """Timeout for another `gmg-tui agent` on this node to start the agent."""
 _END_TIMEOUT_S = 60.0
-"""Timeout for the agent of the session's earlier engine to end; the launcher waits slightly longer."""
+"""Timeout for the agent of the session's earlier engine to exit; the launcher waits slightly longer."""
 _POLL_S = 0.05
 _ID_PREFIX_LENGTH = 8
-"""Length of the prefix of a session's id in the names of its agents' sockets and folders."""
+"""Length of the session id's prefix in the names of its agents' sockets and folders."""
 
 
 def agent() -> int:
@@ -67,7 +67,7 @@ def _connect_or_start(line: bytes) -> socket.socket:
     try:
         spec = msgspec.json.decode(line, type=RunSpec)
     except msgspec.MsgspecError as error:
-        raise GmgError(f"the request cannot be read; do the versions of gmg-tui differ? {error}", 1) from error
+        raise GmgError(f"cannot read the request; do the versions of gmg-tui differ? {error}", 1) from error
     if spec.agent is None:
         raise GmgError("gmg-tui agent is for launchers; start a session with --nodes")
     agent_spec, version = spec.agent, gmg_tui.__version__
@@ -113,9 +113,9 @@ def _agent_folder(agent_spec: AgentSpec, id_prefix: str) -> Path:
 
 
 def _end_earlier_agent(agent_spec: AgentSpec) -> None:
-    """Ends the agent of the session's earlier engine, whose workers would run beside the new ones, and waits for it.
+    """Ends the agent of the session's earlier engine, or its workers would run beside the new ones.
 
-    Raises `GmgError` if it does not end in time.
+    Waits until the agent has exited. Raises `GmgError` if it does not exit in time.
     """
     import asyncio  # late: rarely needed
 
@@ -123,7 +123,7 @@ def _end_earlier_agent(agent_spec: AgentSpec) -> None:
     folder, end_requested = _agent_folder(agent_spec, id_prefix), False
     while sessions.is_locked(folder):
         if time.monotonic() >= deadline:
-            raise GmgError(f"the agent of the session's earlier engine does not end; see {folder}", 1)
+            raise GmgError(f"the agent of the session's earlier engine does not exit; see {folder}", 1)
         if not end_requested:
             with suppress(GmgError):  # the agent is gone, and its watchdog is ending its workers
                 asyncio.run(_request_end(_socket_path(agent_spec, id_prefix)))
@@ -140,7 +140,7 @@ async def _request_end(path: Path) -> None:
 
 
 def _start(spec: RunSpec) -> str | None:
-    """Starts the agent, and waits until it listens. Returns the error, or None."""
+    """Starts the agent, and waits until it listens. Returns the error, if any."""
     with PrestartedEngine() as engine:
         engine.send_spec(msgspec.json.encode(spec) + b"\n\n")
         stdout = engine.process.stdout
@@ -169,7 +169,7 @@ def _connect(path: Path) -> socket.socket | None:
 
 
 def _forward(connection: socket.socket) -> None:
-    """Forwards bytes both ways until either side ends; the directions do not block each other."""
+    """Forwards bytes both ways until the agent disconnects; exits the process at the end of standard input."""
 
     def forward_input() -> None:
         with suppress(OSError):

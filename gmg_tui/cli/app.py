@@ -23,11 +23,11 @@ TOPICS = (
 )
 """The pages of the manual, in reading order."""
 _LIBRARIES = {"metrics": "prometheus_client", "serve": "textual-serve"}
-"""Library of an extra, by the command that needs it."""
+"""Optional library, by the command that needs it."""
 
 
 def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
-    """Prints the version, with the commit in a working tree."""
+    """Prints the version, with the commit in a working tree, and exits."""
     if not wanted or ctx.resilient_parsing:
         return
     from gmg_tui.scripts import interpreter
@@ -54,7 +54,7 @@ def _group() -> None:
 
 
 def _call(command: str, *args: Any, **options: Any) -> int:
-    """Calls a command's function, `MODULE.FUNCTION` or `MODULE` if both have one name; returns the exit status."""
+    """Calls `MODULE.FUNCTION`, or `MODULE` if both have the same name; returns the exit status. Raises `GmgError`."""
     command, _, function = command.partition(".")
     try:
         module = importlib.import_module(f"gmg_tui.cli.{command}")
@@ -74,7 +74,7 @@ def _call(command: str, *args: Any, **options: Any) -> int:
 
 
 def _start(command: str, *args: Any, **options: Any) -> int:
-    """Calls the function of a command with an engine whose process starts during the import."""
+    """Calls a command's function with an engine, whose process starts while the command is imported."""
     from gmg_tui.cli.prestart import PrestartedEngine
 
     with PrestartedEngine() as engine:
@@ -90,7 +90,7 @@ def _options(script: str | None = None) -> Options:
 
 
 def _program(script: str | None, args: Sequence[str], *, module: bool) -> Program | None:
-    """Returns the workers' program, with its arguments that are also options of gmg-tui; None without a script."""
+    """Returns the workers' program, noting which arguments are also options of gmg-tui; None without a script."""
     if script is None:
         return None
     return Program(script, tuple(args), module, own_options(click.get_current_context().command, args))
@@ -144,7 +144,7 @@ def tune(script: str | None, args: tuple[str, ...], module: bool, **_: Any) -> i
 @_module
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="FILE | --script SCRIPT [ARGS]...")
 def sweep(words: tuple[str, ...], is_script: bool, module: bool, **_: Any) -> int:
-    """Queue jobs on the slots: from FILE (TOML), or with --script one for each combination of --set.
+    """Queue jobs on the slots: from FILE (TOML), or with --script, one for each combination of --set.
 
     Everything after SCRIPT belongs to it: sweep --set n_envs=16,64 --script sim.py -B {n_envs}. Options override
     FILE. Also takes the options of run: gmg-tui run --help.
@@ -158,7 +158,7 @@ def sweep(words: tuple[str, ...], is_script: bool, module: bool, **_: Any) -> in
     if is_script:
         return start(options, file=None, program=_program(words[0], words[1:], module=module))
     if len(words) > 1:
-        hint = "several values are --set KEY=V1,V2" if options.sets else "only a SCRIPT (--script) has arguments"
+        hint = "several values are --set KEY=V1,V2" if options.sets else "only a SCRIPT (--script) takes arguments"
         raise GmgError(f"{words[1]}: a sweep has one FILE; {hint}")
     if not words and options.simulate is None and options.resume is None and options.add is None:
         raise GmgError("give a FILE, or --set KEY=V1,V2 --script SCRIPT, or --resume NAME")
@@ -194,7 +194,7 @@ def ls(as_json: bool) -> int:
 @_names
 @click.option("--all", "everything", is_flag=True, help="Stop all running sessions.")
 def stop(names: tuple[str, ...], everything: bool) -> int:
-    """Stop running sessions; NAME is optional if only one runs."""
+    """Stop running sessions; NAME is optional if only one is running."""
     return _call("stop", names, everything=everything)
 
 
@@ -213,10 +213,10 @@ def rm(names: tuple[str, ...], **options: Any) -> int:
 
 @_group.command
 @click.argument("words", nargs=-1, metavar="[NAME] [SLOT|JOB]", shell_complete=complete_session)
-@click.option("-f", "--follow", is_flag=True, help="Print until the session or job has ended.")
-@click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Print the last N lines only.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing until the session or job has ended.")
+@click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Print only the last N lines.")
 def logs(words: tuple[str, ...], follow: bool, lines: int | None) -> int:
-    """Print a worker's log, by default of the newest session.
+    """Print a worker's log, by default from the newest session.
 
     NAME alone selects its only worker or job, or the only one that has failed.
     """
@@ -230,7 +230,7 @@ def logs(words: tuple[str, ...], follow: bool, lines: int | None) -> int:
 def why(words: tuple[str, ...], *, stacks: bool, as_json: bool) -> int:
     """Show what limits the speed of a worker, or of all workers, with the figures and what to try.
 
-    If the script is the cause, samples 20 of its Python stacks within two seconds.
+    If the script's Python code may be the cause, takes 20 samples of its stacks in two seconds.
     """
     return _call("why", words, stacks=stacks, as_json=as_json)
 
@@ -246,7 +246,7 @@ def why(words: tuple[str, ...], *, stacks: bool, as_json: bool) -> int:
     "--fail-below",
     type=click.FloatRange(0, 100),
     metavar="PCT",
-    help="Exit with 1 if a later session is more than PCT % slower than the first, beyond the noise.",
+    help="Exit with 1 if another session is more than PCT % slower than the first, beyond the noise.",
 )
 def report(names: tuple[str, ...], *, show_env: bool, **options: Any) -> int:
     """Print what a session did, or compare several."""
@@ -260,7 +260,7 @@ report.params.append(
         "csv",
         click.Choice(("jobs", "raw", "metrics")),
         "[raw|metrics]",
-        "Print the results (CSV). raw: no apostrophe before texts like formulas; metrics: values over time.",
+        "Print the results (CSV). raw: no apostrophe before formula-like text; metrics: values over time.",
         bare="jobs",
     )
 )

@@ -109,9 +109,9 @@ def await_end(folder: Path, within_s: float = _END_TIMEOUT_S) -> bool:
 
 
 def conclude(spec: RunSpec, status: int, best: str | None = None) -> int:
-    """Prints the results of a sweep, sorted by `best`, or how to continue a tuning; returns the exit status.
+    """Prints the results of a sweep, sorted by `best`, or the next command after an unfinished tuning.
 
-    That is `status`, or 1 if it is 0 but results are missing.
+    Returns the exit status: `status`, or 1 if it is 0 but results are missing.
     """
     _check_summary(spec)
     if spec.tune is not None:
@@ -132,7 +132,7 @@ def conclude(spec: RunSpec, status: int, best: str | None = None) -> int:
             return status or 1
         if unfinished := sum(not job.state.ended for job in report.jobs):
             note(f"{units.count(unfinished, 'job')} left; {sessions.resume_hint(spec)}")
-            return status or 1  # a full disk may have lost results
+            return status or 1  # results may be lost on a full disk
     return status
 
 
@@ -142,7 +142,7 @@ def _check_summary(spec: RunSpec) -> None:
     if spec.summary is None:
         return
     if sessions.is_locked(folder):
-        note(f"gmg-tui: --summary {spec.summary} is complete once other clients have detached and the engine has ended")
+        note(f"gmg-tui: --summary {spec.summary} will be complete once the other clients have detached")
         return
     original = sessions.SUMMARY if spec.tune is None else sessions.TUNE
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Click's completion in bash, zsh and fish, with the shell's own completion of files."""
+"""Click's completion in bash, zsh and fish, with the shell's own file completion."""
 
 from glob import escape, glob
 from pathlib import Path
@@ -25,7 +25,7 @@ complete -o nosort -o bashdefault -o default -F %(complete_func)s %(prog_name)s
 
 
 class _Completion(shell_completion.ShellComplete):
-    """Also completes the options of `run` without a command, and values after `=`."""
+    """Also completes the options of `run` if no command is given, and values after `=`."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         """Returns the completions of the incomplete word."""

@@ -1,6 +1,6 @@
-"""`config.toml`: defaults of options, keys, line formats and themes.
+"""`config.toml`: option defaults, keys, line formats and themes.
 
-Top-level keys are long option names and apply to every command; a table named after a command applies to that one.
+Top-level keys are long option names and apply to every command; a table named after a command applies to it alone.
 `[keys]` remaps the screen's keys, `[readers.NAME]` describes lines of output, `[themes.NAME]` sets colours.
 """
 
@@ -20,7 +20,7 @@ class Settings(NamedTuple):
 
     path: Path
     options: dict[str, Any]
-    """Values by option name, which Click has yet to convert."""
+    """Values by option name, not yet converted by Click."""
     keys: dict[str, tuple[str, ...]]
     readers: dict[str, Any]
     themes: dict[str, dict[str, str]]
@@ -85,7 +85,7 @@ def _values(table: dict[str, Any], options: Iterable[Opt], prefix: str, tables: 
         if LINE in opt.marks:
             raise GmgError(f"{prefix}{name} is not a setting; give --{dashed} on the command line")
         if "\0" in "".join(map(str, value if isinstance(value, list) else (value,))):
-            raise GmgError(f"{prefix}{name} has a NUL character; remove it")
+            raise GmgError(f"{prefix}{name} contains a NUL character; remove it")
         if value is True and opt.bare:
             value = opt.bare
         if isinstance(value, bool) is not opt.is_flag:

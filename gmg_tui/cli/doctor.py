@@ -1,6 +1,6 @@
 """`doctor`: checks that this machine is ready for a run.
 
-Each check is a function of the facts it judges (the environment, answers of NVML or torch).
+The checks of GPUs and packages are functions of what NVML, torch and EGL report.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ _TORCH_TIMEOUT_S = 120.0
 _MIN_FREE_MIB, _LOW_FREE_MIB = 16, 1024
 """Free disk space below which sessions fail, and below which eight verbose workers fill the disk within a day."""
 _NEARLY_FULL_SHARE = 0.75
-"""Share of the kernel cache's limit above which it soon evicts: a scene takes about 10 MB."""
+"""Share of the kernel cache's limit above which it will soon evict: a scene takes about 10 MB."""
 _NETWORK_FS = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "fuse.sshfs", "9p", "wekafs")
 """Prefixes of network file system types."""
 _VERSIONS_PROGRAM = """
@@ -62,7 +62,7 @@ if answer["torch"]:
 print(json.dumps(answer))
 """
 OK, WARN, FAIL = "ok", "warn", "FAIL"
-"""Verdicts: works; works with limitations; a plain run fails."""
+"""Verdicts: works; works with limitations; a plain run would fail."""
 
 
 class Finding(Struct, frozen=True):
@@ -91,13 +91,13 @@ class NvmlView(Struct, frozen=True):
 
 
 class PackageVersions(Struct, frozen=True):
-    """Versions of an interpreter's packages, None if missing, and the view of its torch."""
+    """Versions of an interpreter's packages (None if missing), and what its torch sees."""
 
     python: str
     genesis: str | None = None
     torch: str | None = None
     others: dict[str, str] = {}
-    """Versions of other simulators and of trainers, by name."""
+    """Versions of other simulators and trainers, by name."""
     cuda: str | None = None
     """CUDA version that torch was built for, if any."""
     gpus: int = 0
@@ -125,7 +125,7 @@ def doctor(python: str | None, *, as_json: bool) -> int:
 
 
 def _run_checks(python: str | None, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Yields the findings of all checks; `python` is the value of `--python`."""
+    """Yields the findings of the checks that apply; `python` is the value of `--python`."""
     version = f"{interpreter.own_version()}, Python {platform.python_version()}, {platform.platform()}"
     yield Finding("gmg-tui", OK, version)
     python_source = "--python" if python is not None else None
@@ -191,7 +191,7 @@ def check_driver(nvml: NvmlView) -> Finding:
     if nvml.error is not None:
         return Finding("driver", FAIL, nvml.error, "without GPUs: gmg-tui --cpu N SCRIPT, or gmg-tui demo")
     cuda = f" with CUDA {nvml.cuda}" if nvml.cuda is not None else ""
-    return Finding("driver", OK, f"NVIDIA {nvml.driver or 'of unknown version'}{cuda}, NVML answers")
+    return Finding("driver", OK, f"NVIDIA {nvml.driver or '(unknown version)'}{cuda}, NVML answers")
 
 
 def check_gpus(nvml: NvmlView) -> Finding:
@@ -214,7 +214,7 @@ def check_visible_gpus(nvml: NvmlView, environ: Mapping[str, str]) -> Finding:
         names = ", ".join(slot.name for slot in selection.slots(nvml.gpus, None, visible))
     except GmgError as error:
         return Finding("visible GPUs", FAIL, str(error))
-    source = "CUDA_VISIBLE_DEVICES is not set" if visible is None else f"as CUDA_VISIBLE_DEVICES={visible}"
+    source = "CUDA_VISIBLE_DEVICES is not set" if visible is None else f"CUDA_VISIBLE_DEVICES={visible}"
     return Finding("visible GPUs", OK, f"{names}; {source}")
 
 
@@ -264,10 +264,10 @@ def check_torch(packages: PackageVersions, nvml: NvmlView) -> Finding:
     if packages.error:
         return Finding("torch", FAIL, f"cannot be imported: {packages.error}", "reinstall it for that interpreter")
     text = f"built for CUDA {packages.cuda}" if packages.cuda else "built without CUDA"
-    total, advice = units.count(len(nvml.whole_gpus), "GPU"), "install a torch that is built for CUDA"
+    total, advice = units.count(len(nvml.whole_gpus), "GPU"), "install a torch built for CUDA"
     if nvml.whole_gpus and not packages.gpus:
         if packages.cuda:
-            advice = f"update the driver, or install a torch for an older CUDA than {packages.cuda}"
+            advice = f"update the driver, or install a torch built for a CUDA before {packages.cuda}"
         return Finding("torch", FAIL, f"{text}, sees none of {total}: workers would fall back to the CPU", advice)
     if packages.gpus < len(nvml.whole_gpus) and not any(gpu.mig for gpu in nvml.whole_gpus):
         return Finding("torch", WARN, f"{text}, sees {packages.gpus} of {total}", "see dmesg and nvidia-smi")
@@ -290,7 +290,7 @@ def check_egl(egl_map: EglMap, nvml: NvmlView) -> Finding:
 def check_folder(check: str, path: Path | None, variable: str, *, remark: str | None = None) -> Finding:
     """Checks that a folder (None without a home) is writable and on a local disk.
 
-    Advises to move it by setting `variable`. `remark` is added to the result; by default it marks a cold cache.
+    If not, advises setting `variable`. `remark` is appended to the result; by default, it marks a cold cache.
     """
     if path is None:
         return Finding(check, FAIL, "this user has no home folder", f"set HOME, or {variable} to a writable folder")
@@ -308,7 +308,7 @@ def check_folder(check: str, path: Path | None, variable: str, *, remark: str | 
 
 
 def check_kernel_cache(environ: Mapping[str, str], genesis: str | None) -> Finding:
-    """Checks that compiled kernels can be cached, and that `genesis` will not soon evict any."""
+    """Checks that compiled kernels can be cached, and that Genesis of version `genesis` will not evict any soon."""
     finding = check_folder("kernel cache", path := caches.kernel_cache(environ), "QD_OFFLINE_CACHE_FILE_PATH")
     if finding.verdict == FAIL or path is None or not path.is_dir():
         return finding
@@ -341,11 +341,11 @@ def check_sessions_folder() -> Finding:
 
 
 def _with_lock_warning(finding: Finding, folder: Path) -> Finding:
-    """Returns `finding`, with a warning if the folder's file system has no locks."""
+    """Returns `finding`, with a warning if the folder's file system does not support locks."""
     trouble = lock_trouble(folder, fcntl.flock) or lock_trouble(folder, fcntl.lockf)
     if trouble is None:
         return finding
-    advice = "other machines cannot tell whether a session runs: set XDG_STATE_HOME to a folder on a local disk"
+    advice = "other machines cannot tell if a session is running: set XDG_STATE_HOME to a folder on a local disk"
     result = f"{finding.result}, where files cannot be locked ({trouble})"
     return structs.replace(finding, verdict=WARN, result=result, advice=advice)
 

@@ -54,7 +54,7 @@ def read_all() -> list[_Reading]:
 
 
 def to_json(gpu: Gpu, sample: GpuSample) -> dict[str, Any]:
-    """Returns a GPU, or a MIG instance with its GPU's index, for `gpus --json`; an unknown metric is None."""
+    """Returns a GPU, or a MIG instance with its GPU's index, for `gpus --json`; unknown values are None."""
     processes, now = None if sample.processes is None else describe(sample.processes), time.time()
     return {
         "index": gpu.index,
@@ -93,7 +93,7 @@ def _rounded(value: float | None) -> int | None:
 
 
 def _remark(reading: _Reading) -> str | None:
-    """Returns the age of an old sample and the reasons for throttling, or that the GPU does not answer."""
+    """Returns the age of an old sample and the reasons for throttling, or `no answer`."""
     sample = reading[1]
     if sample.error == driver.NO_ANSWER:
         return "no answer"

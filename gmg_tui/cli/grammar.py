@@ -1,4 +1,4 @@
-"""The grammar of the command line: commands, options, SCRIPT, its arguments; help and one-line errors."""
+"""The grammar of the command line: commands, options, SCRIPT and its arguments, help and one-line errors."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 OPTIONS_KEY = "gmg_tui.session.options"
 """Key of a command's `Options` in `Context.meta`."""
 _MIN_SIMILARITY = 0.8
-"""Similarity (difflib's ratio) above which a word is a misspelled option."""
+"""Similarity (difflib's ratio) above which a word counts as a misspelled option."""
 _HELP = ("-h", "--help")
 _TAKES_OPTIONS = ("--resume-args",)
 """Options whose value may look like an option of gmg-tui."""
 _INTERRUPTED = 130
 _COMPLETION_VARIABLE = "_GMG_TUI_COMPLETE"
-"""Environment variable that a shell sets for completion."""
+"""Environment variable that the shell sets to request completions."""
 _INTRODUCTION = """\
-gmg-tui runs a Genesis script on every GPU of this machine and shows what each one does.
+gmg-tui runs a Genesis script on every GPU of this machine and shows what each one is doing.
 
   gmg-tui sim.py -B 4096                    run sim.py on every GPU
   gmg-tui tune sim.py -B {n_envs}           find the best number of environments
   gmg-tui sweep sweep.toml                  run many jobs, one per GPU at a time
   gmg-tui demo --simulate 8                 try it on eight simulated GPUs
-  gmg-tui ls, attach, logs, stop, report    what runs and what has run
+  gmg-tui ls, attach, logs, stop, report    what is running and what has run
   gmg-tui --help                            all commands
   gmg-tui guide                             the manual
   gmg-tui doctor                            what this machine has and lacks"""
@@ -127,7 +127,7 @@ class ConfiguredCommand(Command):
             raise GmgError(f"{ctx.obj.path}: {error}", error.exit_code) from error
 
     def _options(self, ctx: click.Context) -> Options:
-        """Returns the options. Those of the command line override settings; `--env` adds to the setting."""
+        """Returns the options. The command line overrides settings, except that `--env` adds to its setting."""
 
         def values_from(source: ParameterSource) -> dict[str, Any]:
             return {name: value for name, value in ctx.params.items() if ctx.get_parameter_source(name) is source}
@@ -148,7 +148,7 @@ class ConfiguredCommand(Command):
 
 
 def settings_of(command: str) -> Settings | None:
-    """Returns the settings of a command; None without a file that only this user can change. Raises `GmgError`."""
+    """Returns a command's settings, and applies its keys and themes; None without a trusted file. Raises `GmgError`."""
     file = config.path()
     if file is None or not os.path.exists(file):  # noqa: PTH110 - raises nothing
         return None
@@ -191,7 +191,7 @@ class ScriptCommand(ConfiguredCommand):
         return [] if has_script else super().shell_complete(ctx, incomplete)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parses the words; options may follow a sweep's FILE, which has no arguments."""
+        """Parses the words; options may follow a sweep's FILE, which takes no arguments."""
         if self.name == "sweep":
             ctx.allow_interspersed_args = "--script" not in args
         rest = super().parse_args(ctx, args)

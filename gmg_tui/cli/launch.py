@@ -33,7 +33,7 @@ _FORWARDED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 class _Reply(msgspec.Struct, frozen=True):
-    """A line of an engine's standard output: a progress report or, finally, the result of its start."""
+    """A line of an engine's standard output: a progress report or, finally, the result of its startup."""
 
     ok: bool = False
     warnings: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class _Signals:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
 
     def raise_at_once(self) -> None:
-        """Makes ending signals raise KeyboardInterrupt at once, by the default handler, which asyncio may replace."""
+        """Makes ending signals raise KeyboardInterrupt at once, through a handler that asyncio may replace."""
         for number in _ENDING_SIGNALS:
             signal.signal(number, signal.default_int_handler)
 
@@ -99,7 +99,7 @@ class _Signals:
 
 
 def start(options: Options, create_spec: Callable[[], RunSpec], *, engine: PrestartedEngine) -> int:
-    """Starts the engine of a session, and shows the session as `options` say; returns the exit status.
+    """Starts the engine of a session, and shows the session as `options` specify; returns the exit status.
 
     `create_spec` makes or reuses the session's folder, and returns the spec. Raises `GmgError` if the session cannot be
     started (a new folder is removed), or its engine died (the folder is kept).
@@ -140,7 +140,7 @@ def start(options: Options, create_spec: Callable[[], RunSpec], *, engine: Prest
 
 
 def _interpreter_notes(spec: RunSpec) -> tuple[str, ...]:
-    """Returns a note if the workers run on an interpreter that is neither gmg-tui's own nor given by an option."""
+    """Returns a note if the workers use an interpreter that is neither gmg-tui's own nor given by an option."""
     if spec.python_given or spec.simulate is not None or interpreter.is_own(spec.python):
         return ()
     return (f"the script runs on {interpreter.origin(spec.python, os.environ)}; choose another with --python",)
@@ -156,7 +156,7 @@ def _launch(
         encoded_spec = msgspec.json.encode(spec)
     except UnicodeEncodeError as error:
         shown = os.fsencode(error.object).decode(errors="backslashreplace")
-        raise GmgError(f"{shown} is not UTF-8, which gmg-tui cannot pass on; rename it, or use another") from None
+        raise GmgError(f"{shown} is not UTF-8, so gmg-tui cannot pass it on; rename it, or use another") from None
     signals.check()
     engine.send_spec(encoded_spec + b"\n" + b" ".join(flags) + b"\n")
     signals.unblock_hangup()
@@ -176,7 +176,7 @@ def _launch(
 
 
 def _explain_order(error: str, spec: RunSpec) -> str:
-    """Returns the error, with the right order of words if an option that chooses slots follows the script."""
+    """Returns the error, or the correct word order if an option that selects slots follows the script."""
     option = next((name for name in spec.own_options if name in ("--cpu", "--gpus")), None)
     if option is None or not error.startswith("no GPU"):
         return error
@@ -193,7 +193,7 @@ def _import_viewer(*, headless: bool) -> None:
 
 
 def _await_reply(engine: PrestartedEngine, signals: _Signals, wait_reason: str) -> _Reply | None:
-    """Waits for the engine's reply; returns None if it died. If that takes long, shows the reason on a terminal."""
+    """Waits for the engine's reply; returns None if it died. On a terminal, shows the reason for a long wait."""
     assert engine.process.stdout is not None
     # Unbuffered: `select` does not see bytes in a buffer.
     stdout, started = io.FileIO(engine.process.stdout.fileno(), closefd=False), time.monotonic()

@@ -21,7 +21,7 @@ _MAX_LINE_BYTES = 1 << 20
 _POLL_S = 0.2
 """Interval for polling a followed file and its session: the standard library cannot wait for a file to grow."""
 _LINE_END = re.compile(rb"\r\n|\n|\r(?=.)", re.DOTALL)
-"""Line ends, also the carriage returns of progress bars; one at the end of a block may be half of a CRLF."""
+"""Line ends, including progress bars' carriage returns, except one that ends a block: it may be half of a CRLF."""
 
 
 class _Log(NamedTuple):
@@ -36,7 +36,7 @@ class _Log(NamedTuple):
     """Sort key among the jobs of a slot, smallest for the newest."""
     job: int | None = None
     is_rank: bool = False
-    """True for a job's rank above 0."""
+    """True for the log of a rank other than a job's rank 0."""
 
 
 def logs(words: tuple[str, ...], *, follow: bool, max_lines: int | None = None) -> int:
@@ -44,7 +44,7 @@ def logs(words: tuple[str, ...], *, follow: bool, max_lines: int | None = None) 
 
     In a sweep, a slot selects its newest job; a job's number or name may be given instead. A session's name alone
     selects its only worker or job, or the only failed one. Output is cleaned on a terminal, and unchanged in a pipe.
-    `max_lines` limits the lines; `follow` prints until the session or job has ended. Raises `GmgError`.
+    Skips all but the last `max_lines`; with `follow`, continues until the session or job has ended. Raises `GmgError`.
     """
     if len(words) > 2:
         raise GmgError("give the session's name and the slot or job: gmg-tui logs [NAME] SLOT|JOB")
@@ -129,7 +129,7 @@ def _has_ended(entry: sessions.SessionEntry, log: _Log) -> bool:
 
 
 def _read_blocks(file: BinaryIO, entry: sessions.SessionEntry, log: _Log, *, follow: bool) -> Iterator[bytes]:
-    """Yields the content of the file and, with `follow`, all that is added until the log has ended."""
+    """Yields the content of the file and, with `follow`, everything added until the session or job has ended."""
     while True:
         # Check before reading, to miss nothing written in between.
         ended = not follow or _has_ended(entry, log)

@@ -25,7 +25,7 @@ LISTEN = "127.0.0.1:9400"
 MAX_PORT = 65535
 _OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 _ACCEPTS_OPENMETRICS = re.compile(r"(?im)^accept:.*\bapplication/openmetrics-text\b")
-"""A request for the format in any version: each would need its own scrape, and an invalid one would be an error."""
+"""Matches any version of the format, answered with 1.0.0: others would need their own scrapes, or be invalid."""
 _LOCAL_NAMES = ("127.0.0.1", "localhost", "::1")
 _WRITE_INTERVAL_S = 15.0
 """Interval between writes of the text file."""
@@ -72,7 +72,7 @@ class _Exporter:
         self._unanswered: dict[asyncio.StreamWriter, None] = {}
         """Connections without an answer, oldest first."""
         self._scrapes: dict[str, asyncio.Task[bytes]] = {}
-        """Running scrapes, by format."""
+        """Scrapes in progress, by format."""
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serves one connection, which is closed if it takes too long, or if too many are open."""

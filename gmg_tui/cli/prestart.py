@@ -1,7 +1,7 @@
 """An engine's process, started before the command line is checked.
 
 The engine's imports take as long as the screen's, so both run in parallel, and the engine receives its `RunSpec` later.
-To start it soon, this module imports very little.
+To start the engine soon, this module imports very little.
 """
 
 import os
@@ -19,7 +19,7 @@ _BOOT = (
     "import gc, sys; gc.disable(); sys.path.append(sys.argv.pop(1)); "
     "import runpy; runpy.run_module('gmg_tui.engine', run_name='__main__', alter_sys=True)"
 )
-"""Equivalent of `python -m gmg_tui.engine` without the current folder on the path (`-P`), where a `queue.py` may be.
+"""Equivalent of `python -m gmg_tui.engine` without the current folder on the path (`-P`): it may contain a `queue.py`.
 Garbage collection starts after the imports (`engine/__main__.py`)."""
 _MAX_STDERR_BYTES = 1 << 16
 _CONFIRMATION = b"go\n"
@@ -69,13 +69,13 @@ class PrestartedEngine:
                 self.process.stdin.flush()
 
     def confirm(self) -> None:
-        """Tells the engine to start its workers. Does nothing if it has died, which its clients notice."""
+        """Tells the engine to start its workers. Does nothing if it has died: its clients will notice."""
         if self.process.stdin is not None:
             with suppress(BrokenPipeError), self.process.stdin as stdin:
                 stdin.write(_CONFIRMATION)
 
     def cancel(self, workers_s: float = 0.0) -> None:
-        """Ends the engine by SIGTERM if it has its spec; kills it at ctrl+c, or `_STOP_TIMEOUT_S + workers_s` later."""
+        """Ends the engine with SIGTERM if it has its spec; kills it on ctrl+c, or after `_STOP_TIMEOUT_S + workers_s`."""
         if not self._has_spec:
             return
         self.process.terminate()

@@ -50,7 +50,7 @@ def report(names: Sequence[str], *, best: str | None, fail_below: float | None, 
     if export == "bundle":
         path = f"gmg-tui-{entry.name}.zip"
         if Path(path).is_symlink():  # another user may have predicted the name
-            raise GmgError(f"--bundle: {path} is a link; remove it, or go to another folder", 1)
+            raise GmgError(f"--bundle: {path} is a link; remove it, or change to another folder", 1)
         _write_file(archive.bundle(entry), path, "--bundle")
     else:
         _print_session(entry, export, value, best)

@@ -46,7 +46,7 @@ _COLUMNS = (
 def rm(names: tuple[str, ...], *, older: float | None, keep: int | None, yes: bool) -> int:
     """Removes sessions by name, or those that ended more than `older` seconds ago, except the last `keep`.
 
-    Returns the exit status, 1 if a session cannot be removed. Raises `GmgError` for a wrong selection, or without a
+    Returns the exit status, 1 if a session was not removed. Raises `GmgError` for an invalid selection, or without a
     terminal to ask on.
     """
     by_age = older is not None or keep is not None
@@ -72,7 +72,7 @@ def _select_old(ended_before: float, keep: int) -> list[RemovableSession]:
 
 
 def _find_all_removable(names: Iterable[str]) -> list[RemovableSession]:
-    """Returns those of the named sessions that can be removed, and prints an error for each of the others."""
+    """Returns the named sessions that can be removed; prints an error for each of the others."""
     removable = []
     for name in names:
         try:
@@ -143,7 +143,7 @@ def sessions_without_record() -> Iterator[RemovableSession]:
 def remove(folder: Path) -> None:
     """Removes a session's folder, holding its lock so that no engine starts there.
 
-    After an interruption, the rest is listed as damaged, and can be removed too. Raises `GmgError`.
+    If interrupted, the rest is listed as damaged, and can be removed later. Raises `GmgError`.
     """
     try:
         with ExitStack() as stack:

@@ -23,7 +23,7 @@ _DEMO_ARGS: Mapping[str, tuple[str, ...]] = {
     "franka.py": ("-B", "4096", "--steps", "100000"),
     "light.py": ("-B", "16", "--steps", "200000"),
 }
-"""Arguments that precede the user's: the examples start quickly and run for minutes."""
+"""Arguments that precede the user's: with them, the examples start quickly and run for minutes."""
 _VAR_PATTERN = re.compile(rf"(?P<name>{placeholders.NAME_PATTERN.pattern})(=(?P<low>\d+)(\.\.(?P<high>\d*))?)?")
 _MAX_VALUE = 10**12
 _TUNE_SPEC_OPTIONS = [opt for opt in TUNE_ONLY if opt.spec_field in TuneSpec.__struct_fields__]
@@ -46,7 +46,7 @@ def run(options: Options, engine: PrestartedEngine, program: Program | None, arg
         python = fields["python"]
         if not interpreter.has_genesis(python):
             install = interpreter.install_command(python)
-            raise GmgError(f"{python} has no Genesis; install it: {install}; or: gmg-tui demo --simulate 8")
+            raise GmgError(f"{python} has no Genesis; install it with: {install}; or: gmg-tui demo --simulate 8")
         if options.gpus is None and options.cpu is None and not _has_gpu():
             fields["cpu"] = _DEMO_CPU_SLOTS
         example = "light.py" if fields["cpu"] else "franka.py"
@@ -82,7 +82,7 @@ def _has_gpu() -> bool:
 def tune(options: Options, engine: PrestartedEngine, program: Program | None) -> int:
     """Searches for the best value of the number `--var`, or continues a search with `--resume`. Raises `GmgError`.
 
-    Returns the exit status: 0 with an answer, 1 without one, 130 if the user stopped it.
+    Returns the exit status: 0 if it found an answer, 1 if not, 130 if the user stopped the search.
     """
     if options.resume is not None:
         return _resume(options, engine)

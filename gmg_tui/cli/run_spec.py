@@ -92,7 +92,7 @@ def create_session(
     named_after: str | None = None,
     jobs: Sequence[JobRecord] | None = None,
 ) -> RunSpec:
-    """Creates a session's folder, with a store if there are `jobs`, and returns the spec with the checked `fields`.
+    """Creates a session's folder, with a store if `jobs` is given, and returns the spec with the checked `fields`.
 
     Without `--name`, the session is named after `named_after`, by default the script. Raises `GmgError`.
     """
@@ -114,7 +114,7 @@ def create_session(
 
 
 def load_for_resume(options: Options, command: str, fixed: str) -> Session:
-    """Returns the ended session `options.resume` with the changes of the command line in its spec.
+    """Returns the ended session `options.resume`, with the command line's changes to its spec.
 
     Only the options that `--resume` of `command` (`sweep` or `tune`) can change may be given; for any other, the error
     says that `fixed` cannot change. Raises `GmgError`.
@@ -187,7 +187,7 @@ def _nodes_spec(options: Options) -> NodesSpec | None:
 def check_script(script: str, module: bool = False) -> None:
     """Raises `GmgError` unless Python could run `script`, a file or a folder with a `__main__.py`.
 
-    Of a module, which only the workers' interpreter can find, checks the name only.
+    Checks only the name of a module, which only the workers' interpreter can find.
     """
     if module:
         if not _MODULE_NAME.fullmatch(script):

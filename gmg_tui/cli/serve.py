@@ -1,7 +1,6 @@
 """`serve`: show the screen of a running session in a browser on this machine, read-only.
 
-textual-serve's page has a path that begins with a secret token. Each open page has its own `gmg-tui attach
---readonly`.
+The path of textual-serve's page begins with a secret token. Each open page runs its own `gmg-tui attach --readonly`.
 """
 
 import asyncio
@@ -38,16 +37,16 @@ _HEARTBEAT_INTERVAL_S = 15.0
 REQUEST_TIMEOUT_S = 5.0
 """Timeout for a connection to request the page."""
 MAX_PENDING, MAX_VIEWERS = 64, 32
-"""Limits of connections that have not requested the page, and of open pages."""
+"""Limits on connections that have not requested the page, and on open pages."""
 MAX_MESSAGE_BYTES, MAX_BYTES_PER_S = 16 << 10, 4 << 10
-"""Limits of a message, and of the rate of input, from a page."""
+"""Limits on the size of a message from a page, and on the page's input rate."""
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-"""Headers that hide the address, with its token, from other sites, and forbid them to embed the page."""
+"""Headers that hide the address, with its token, from other sites, and keep them from embedding the page."""
 _EXTERNAL_LINK = re.compile(r'<link[^>]*href="https://[^>]*>')
 
 
@@ -60,7 +59,7 @@ def serve(name: str | None, port: int) -> int:
             asyncio.run(_serve(listener, entry.name))
     except OSError as error:
         in_use = error.errno == errno.EADDRINUSE
-        reason = "in use; --port 0 takes a free one" if in_use else error.strerror or str(error)
+        reason = "in use; --port 0 picks a free one" if in_use else error.strerror or str(error)
         raise GmgError(f"--port {port}: {reason}", 1) from None
     return 0
 
@@ -132,7 +131,7 @@ async def _run_client(request: web.Request, command: str, downloads: DownloadMan
 
 
 def _parse_size(value: object, default: int) -> int:
-    """Returns the size that a page requests, limited to 1 to `MAX_CELLS`; the default if it is not a number."""
+    """Returns the size that a page requests, clamped to 1–`MAX_CELLS`; the default if it is not a number."""
     try:
         return max(1, min(int(str(value)), MAX_CELLS))
     except ValueError:

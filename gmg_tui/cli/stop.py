@@ -21,7 +21,7 @@ from gmg_tui.session.protocol import Update
 _MIN_CONFIRM_S = 60.0
 """Run time above which stopping an unnamed session needs a confirmation."""
 _UNKILLABLE_PREFIX = "survives SIGKILL"
-"""Prefix of a worker's reason if its killed process survives in the kernel."""
+"""Prefix of a worker's reason if its killed process is stuck in the kernel."""
 _END_TIMEOUT_S = 30.0
 """Timeout for an engine to write its files and exit after its workers."""
 
@@ -43,7 +43,7 @@ def stop(names: tuple[str, ...], *, everything: bool) -> int:
 
 
 def _select(names: tuple[str, ...], *, everything: bool) -> list[sessions.SessionEntry]:
-    """Returns the sessions to stop, after asking about unnamed ones that have run for long. Raises `GmgError`."""
+    """Returns the sessions to stop; asks about an unnamed one that has been running for long. Raises `GmgError`."""
     if names:
         return [sessions.find(name, running=True) for name in dict.fromkeys(names)]
     running = [entry for entry in sessions.list_sessions() if entry.runs_here]

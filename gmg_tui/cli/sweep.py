@@ -31,7 +31,7 @@ from gmg_tui.session.store.reader import load_jobs
 _SLOT_PLACEHOLDERS = ("slot", "gpu")
 """Placeholders filled in when a job starts."""
 _FILE_OPTIONS = ("gpus", "ddp", "env", "per_gpu", "timeout", "best", "resume_args", "on")
-"""Options that an experiments file may set, overriding `config.toml`, and overridden by the command line."""
+"""Options that an experiments file may set, overriding `config.toml`; the command line overrides both."""
 _ADD_OPTIONS = ("add", "sets", "dry_run", "words", "is_script", "module")
 """Options and arguments of `sweep` that go with `--add`."""
 _JOB_KEYS = ("script", "module", "args", "env", "ddp", "grid", "defaults", "experiment")
@@ -41,7 +41,7 @@ _MAX_JOBS_PER_REQUEST = 200
 
 
 def _option_settings(values: Mapping[str, Any]) -> Settings:
-    """Returns the settings that an experiments file may have too. Raises `GmgError`."""
+    """Returns the options that an experiments file may also set, as settings. Raises `GmgError`."""
     chosen = {name: values[name] for name in _FILE_OPTIONS if name in values}
     env = run_spec.parse_env(tuple(chosen.get("env") or ()))
     on = run_spec.parse_alert_actions(chosen.get("on") or ())
@@ -51,7 +51,7 @@ def _option_settings(values: Mapping[str, Any]) -> Settings:
 def sweep(options: Options, engine: PrestartedEngine, file: str | None, program: Program | None) -> int:
     """Runs the jobs of an experiments file or a program, or continues a sweep with `--resume`. Raises `GmgError`.
 
-    Returns the exit status: 0 if all jobs have finished, 1 if one has failed, 130 if the user stopped it.
+    Returns the exit status: 0 if all jobs have finished, 1 if one has failed, 130 if the user stopped the sweep.
     """
     if options.resume is not None:
         return _resume(options, engine)
@@ -130,7 +130,7 @@ def list_jobs(program: Program, jobs: Sequence[JobRecord], *, total: int) -> Non
         Column[JobRecord]("name", lambda job: job.name, align_left=True),
         Column[JobRecord]("command", command, align_left=True),
     )
-    print("\n".join(tables.render_lines(columns, jobs)))  # not cut to the terminal: commands are pasted
+    print("\n".join(tables.render_lines(columns, jobs)))  # not truncated: users copy the commands
     print(units.count(len(jobs), "job"))
 
 
@@ -191,7 +191,7 @@ def _resolve_script(script: str, folder: Path) -> Path:
 
 
 def _session_settings(spec: RunSpec, jobs: Sequence[JobRecord]) -> Settings:
-    """Returns a sweep's settings; defaults are the values that all jobs share, except jobs with their own arguments."""
+    """Returns a sweep's settings; defaults are the values shared by all jobs, ignoring those with own arguments."""
     first, *others = jobs = [job for job in jobs if job.args is None] or jobs
     shared = {key: value for key, value in first.values.items() if all(job.values.get(key) == value for job in others)}
     ranks: int | str | None = first.world_size

@@ -28,7 +28,7 @@ _STACK_VERDICTS = frozenset({"script", "host"})
 def why(words: tuple[str, ...], *, as_json: bool, stacks: bool) -> int:
     """Prints the verdict on the worker named by `words` (`NAME SLOT` or `SLOT`), or on all (`NAME` or none); returns 0.
 
-    `stacks` samples the stacks of every live worker, not only if they can explain the verdict. Raises `GmgError`.
+    `stacks` samples the stacks of every live worker, even if they cannot explain the verdict. Raises `GmgError`.
     """
     if len(words) > 2:
         raise GmgError("give the session's name and the slot: gmg-tui why [NAME] [SLOT]")

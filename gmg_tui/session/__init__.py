@@ -1,6 +1,6 @@
 """Sessions of this user: names, folders, locks, sockets, records, and the leftovers of killed engines.
 
-Import it as `sessions`: it has the names of its modules `paths` and `session_record`.
+Import it as `sessions`: it re-exports the modules `paths` and `session_record`.
 """
 
 from typing import TYPE_CHECKING

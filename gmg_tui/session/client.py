@@ -35,9 +35,9 @@ from gmg_tui.session.protocol import Answer, Ask, Bye, Command, Lines, Question,
 T = TypeVar("T")
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 ANSWER_TIMEOUT_S = 10.0
-"""Timeout of an answer: engines need milliseconds, but a stopped one (SIGSTOP) never answers."""
+"""Timeout for an answer: engines need milliseconds, but a stopped one (SIGSTOP) never answers."""
 _SNAPSHOT_TIMEOUT_S = 3.0
-"""Timeout of a snapshot for a list or a scrape, which Prometheus gives up after 10 s."""
+"""Timeout for a snapshot for `ls` or a scrape: Prometheus gives up on a scrape after 10 s."""
 _CLOSE_TIMEOUT_S = 1.0
 """Timeout for sending the last message on close."""
 _MISSING_SOCKET_TIMEOUT_S = 6.0
@@ -77,7 +77,7 @@ class Source(ABC):
         """Returns the value of the answer."""
 
     async def act(self, action: protocol.Action, *slots: str, seen: Mapping[str, protocol.Seen] = {}) -> None:
-        """Acts on workers; `seen` is the user's view of each slot."""
+        """Acts on workers; `seen` is each slot as the user saw it."""
         await self._ask(protocol.Act(action, slots, dict(seen)))
 
     async def edit(
@@ -91,11 +91,11 @@ class Source(ABC):
         return _convert(Details, await self._ask(Ask(Topic.DETAILS, slot)))
 
     async def series(self, slot: str) -> Series:
-        """Returns the worker's metrics over its whole life."""
+        """Returns the worker's metrics over its whole lifetime."""
         return _convert(Series, await self._ask(Ask(Topic.SERIES, slot)))
 
     async def curves(self, slot: str, name: str = "", count: int = 0) -> dict[str, Curve]:
-        """Returns the curves of the newest attempt's metrics, or of the one called `name`, with at most `count` points."""
+        """Returns the newest attempt's curves of all metrics or `name`, each with at most `count` points (0: all)."""
         return _convert(dict[str, Curve], await self._ask(Ask(Topic.CURVES, slot, count=count, name=name)))
 
     async def queue(self, first: int, count: int) -> tuple[JobRecord, ...]:
@@ -131,7 +131,7 @@ class Source(ABC):
         return _convert(SpeedFacts, await self._ask(Ask(Topic.SPEED, slot)))
 
     async def hot_spot(self, slot: str) -> HotSpot | None:
-        """Samples a worker's stacks for two seconds. Returns the script's hottest function; None without one."""
+        """Samples a worker's stacks for two seconds. Returns the script's hottest function, if any."""
         answer = await self._ask(Ask(Topic.HOT_SPOT, slot))
         return None if answer is None else _convert(HotSpot, answer)
 
@@ -148,7 +148,7 @@ class EngineClient(Source):
     ) -> None:
         super().__init__(welcome)
         self.max_bytes, self.max_report_bytes = max_bytes, 0
-        """Limits of messages, and of an agent's reports."""
+        """Maximum sizes of messages, and of an agent's reports."""
         self._reader, self._writer = reader, writer
         self._numbers = numbers_from(1)
         self._pending: dict[int, asyncio.Future[Answer]] = {}
@@ -159,9 +159,9 @@ class EngineClient(Source):
 
     @classmethod
     async def connect(cls, path: Path, session_id: str = "", *, readonly: bool = False) -> Self:
-        """Connects to the engine at `path`; its session must have the id `session_id`, unless that is empty.
+        """Connects to the engine at `path`, which must belong to the session with the id `session_id`, if given.
 
-        With `readonly`, the engine refuses every change. Raises `GmgError` if no engine or another session's answers.
+        With `readonly`, the engine refuses every change. Raises `GmgError` without an answer, or if the session differs.
         """
         deadline = time.monotonic() + _MISSING_SOCKET_TIMEOUT_S
         while not os.path.exists(path) and time.monotonic() < deadline:  # noqa: ASYNC110, ASYNC240, PTH110 - made by another process
@@ -255,7 +255,7 @@ class EngineClient(Source):
 
     @property
     def unread_bytes(self) -> int:
-        """Bytes that were sent but not read by the engine, without those in the kernel's buffers."""
+        """Number of sent bytes that the kernel's full buffers do not yet accept, because the engine is not reading."""
         return self._writer.transport.get_write_buffer_size()
 
     async def close(self) -> None:
@@ -266,7 +266,7 @@ class EngineClient(Source):
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await self._writer.wait_closed()
         except TimeoutError:
-            self._writer.transport.abort()  # the engine does not read
+            self._writer.transport.abort()  # the engine is not reading
         except OSError:
             return  # the engine closed it first
 

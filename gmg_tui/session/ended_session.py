@@ -20,12 +20,12 @@ from gmg_tui.session.store.reader import Stored, open_store
 _MAX_POINTS: Final = 720
 """Maximum points of a chart."""
 _RECENT_S: Final = 300.0
-"""Length of the history in a worker's tile, up to its end."""
+"""Seconds of history in a worker's tile, up to the worker's end."""
 _NOT_RECORDED: Final = "not recorded"
 
 
 class EndedSession(Source):
-    """Answers requests in place of an engine that has exited; refuses changes."""
+    """Answers requests in place of an engine that has exited; refuses changes and stack samples."""
 
     ended = True
 
@@ -80,7 +80,7 @@ class EndedSession(Source):
         return question.select(curves[-1] if curves else {})
 
     def _details(self, worker: Worker, attempts: list[Attempt]) -> Details:
-        """Returns a worker's attempts; its environment and GPU processes were not recorded."""
+        """Returns a worker's details; its environment and GPU processes were not recorded."""
         spec, newest = self.welcome.session.spec, self._mark_lost(worker.newest)
         earlier = [self._mark_lost(attempt) for attempt in attempts if attempt.number != newest.number]
         return Details(

@@ -1,6 +1,6 @@
 """The options of the commands that start a session.
 
-These tables define the command line, `config.toml`, `--resume`, comparisons by `report` and the manual's page.
+The tables define the command line, `config.toml`, what `--resume` may change and `report` compares, and a guide page.
 """
 
 import math
@@ -41,7 +41,7 @@ _MIN_BYTES = 1 << 20
 
 
 def span(text: object) -> float:
-    """Parses a time with a unit, such as 30m, to seconds. Raises `click.BadParameter`."""
+    """Parses a time with a unit, such as 30m, into seconds. Raises `click.BadParameter`."""
     seconds = units.seconds(str(text), bare=False)
     if seconds is None or not 1 <= seconds < math.inf:
         raise click.BadParameter(f"{text}: give a time with a unit, such as 90s, 15m, 1h30m or 30d")
@@ -49,7 +49,7 @@ def span(text: object) -> float:
 
 
 def size(text: object) -> int | None:
-    """Parses a size such as 2G to bytes; returns None for `none`. Raises `click.BadParameter`."""
+    """Parses a size such as 2G into bytes; returns None for `none`. Raises `click.BadParameter`."""
     word = str(text).strip().lower()
     if word == "none":
         return None
@@ -61,7 +61,7 @@ def size(text: object) -> int | None:
 
 
 def words(text: object) -> tuple[str, ...]:
-    """Splits a text into words like a shell. Raises `click.BadParameter`."""
+    """Splits text into words as a shell does. Raises `click.BadParameter`."""
     if isinstance(text, tuple):  # a default, which Click converts again
         return text
     try:
@@ -183,13 +183,13 @@ RUN = (
     Opt("pattern", str, "REGEX", "Regex for the script's progress lines; repeatable.", SWEEP, (), "patterns"),
     Opt("no_probe", bool, "", "Do not count steps inside the script.", default=False),
     Opt("no_pin", bool, "", "Do not pin workers to the CPU cores near their GPU.", COMPARED | RESUMED, False, "pin"),
-    Opt("headless", bool, "", "Print lines instead of a screen.", RESUMED, False),
+    Opt("headless", bool, "", "Print lines instead of opening the screen.", RESUMED, False),
     Opt("detach", bool, "", "Start, print the session's name, and return.", RESUMED, False),
     Opt("summary", str, "FILE", "Also write the summary (JSON) to FILE.", RESUMED),
     Opt("notify", str, "HOW", "Report failures and the end: bell, osc9, osc777 or a command.", RESUMED, ()),
     Opt("simulate", IntRange(1, 64), "N", "Simulate N GPUs and run the bundled script.", LINE | COMPARED),
     Opt("free_mib", FloatRange(0, _MAX_COUNT), "MIB", "Maximum memory in use on a free GPU.", _SETTING, 500.0),
-    Opt("interval", Seconds(0.2, 60), "S", "Seconds between two samples of the GPUs.", _SETTING, 1, "interval_s"),
+    Opt("interval", Seconds(0.2, 60), "S", "Seconds between GPU samples.", _SETTING, 1, "interval_s"),
     Opt("sigint_wait", Seconds(0, 3600), "S", "Seconds from SIGINT to SIGTERM.", _SETTING, 15, "sigint_wait_s"),
     Opt("sigterm_wait", Seconds(0, 3600), "S", "Seconds from SIGTERM to SIGKILL.", _SETTING, 10, "sigterm_wait_s"),
     Opt("log_max", size, "SIZE", "Cut the middle out of a log over SIZE, such as 2G.", _SETTING, field="log_max_bytes"),
@@ -213,7 +213,7 @@ SCREEN = tuple(opt for opt in RUN if opt.name in {"theme", "ascii_only", "no_mou
 SWEEP_ONLY = (
     Opt("sets", str, "KEY=V1,V2", "Try each value of KEY; repeatable.", LINE, (), flag="--set"),
     Opt("add", str, "NAME", "Add the jobs to a running sweep.", LINE),
-    Opt("per_gpu", int, "N", "Jobs that share one GPU. [default: 1]", SWEEP),
+    Opt("per_gpu", int, "N", "Number of jobs that share a GPU. [default: 1]", SWEEP),
     Opt("timeout", str, "T", "Time limit of an attempt, such as 30m or 1h30m.", SWEEP),
     Opt("best", str, "COLUMN", "Sort the final table by COLUMN; -COLUMN: smallest first.", SWEEP),
     Opt("dry_run", bool, "", "List the jobs without running them.", LINE, False),
@@ -258,16 +258,16 @@ class Options(SimpleNamespace):
     configured: Mapping[str, Any] = MappingProxyType({})
 
     def replace(self, **values: Any) -> Self:
-        """Returns a copy with other `values`."""
+        """Returns a copy with `values` replaced."""
         return type(self)(**{**vars(self), **values})
 
 
 class Program(NamedTuple):
-    """The program of the workers."""
+    """The program that the workers run."""
 
     script: str
     args: tuple[str, ...] = ()
     module: bool = False
     """True if the script is a module, as for `python -m`."""
     own_options: tuple[str, ...] = ()
-    """Options of gmg-tui that `args` contains."""
+    """Options of gmg-tui among `args`."""

@@ -31,9 +31,9 @@ from gmg_tui.model.errors import GmgError
 
 RECORD = "session.json"
 NODE_MARK = "node-mark"
-"""Name of a file with the id of the session's engine: an agent that finds it shares the folder."""
+"""Name of a file with the session's id: an agent that finds it shares the session's folder."""
 AGENT_MARK = "gmg-tui-agent "
-"""Prefix of the line that reports success or an error of `gmg-tui agent`."""
+"""Prefix of the line in which `gmg-tui agent` reports success or an error."""
 ENGINE_LOG = "engine.log"
 LOGS = "logs"
 SUMMARY = "summary.json"
@@ -45,7 +45,7 @@ RANKS = "ranks"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _SUFFIX = re.compile(r"\.(?:pyw?|sh|toml|json|ya?ml)$")
 _MAX_SOCKET_PATH_BYTES = 107
-"""Maximum path of a UNIX socket on Linux (sun_path without its terminating zero)."""
+"""Maximum length of a UNIX socket's path on Linux (sun_path without its terminating zero)."""
 _LOCK_TIMEOUT_S = 5.0
 """Timeout for an engine to acquire its lock, which other commands hold briefly to check it."""
 _LOG_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC  # O_RDWR also opens a pipe
@@ -57,8 +57,8 @@ _POLL_S = 0.01
 def sessions_folder() -> Path:
     """Returns `$XDG_STATE_HOME/gmg-tui/sessions`, which may not exist yet.
 
-    If another user could change it, as after `sudo -E`, falls back to `~/.local/state` in the home, then in the passwd
-    entry's home. Raises `GmgError` if others could change all of these, or without a home folder.
+    If another user could change it, as after `sudo -E`, falls back to `~/.local/state`, then to that in the home folder
+    of the passwd entry. Raises `GmgError` if others could change all of these, or the user has no home folder.
     """
     configured = state_folder()
     if configured is None:
@@ -72,7 +72,7 @@ def sessions_folder() -> Path:
 
 
 def _claim(folder: Path) -> str | None:
-    """Returns the reason not to trust a folder, or None; a missing one is created first if others could do so."""
+    """Returns the reason not to trust a folder, if any; creates a missing folder before others could."""
     reason = distrust(folder)
     if reason is not None and not os.path.lexists(folder):
         with suppress(OSError):
@@ -91,7 +91,7 @@ def ignored_folders() -> Iterator[str]:
 
 
 def nodes_folder() -> Path:
-    """Returns the folder for the files of nodes' agents, which may not exist yet."""
+    """Returns the folder for files of the nodes' agents, which may not exist yet."""
     return sessions_folder().parent / "nodes"
 
 
@@ -156,7 +156,7 @@ def create(name: str | None, script: str) -> Path:
                 return folder
     except OSError as error:
         raise GmgError(f"cannot write to the state folder {parent}: {error.strerror}; set XDG_STATE_HOME", 1) from error
-    raise GmgError(f"--name {name}: there is a session of that name; choose another, or: gmg-tui rm {name}")
+    raise GmgError(f"--name {name}: a session of that name exists; choose another, or: gmg-tui rm {name}")
 
 
 def socket_path(name: str) -> Path:
@@ -183,7 +183,7 @@ def socket_path(name: str) -> Path:
 
 
 def socket_candidates(spec: RunSpec) -> Iterator[Path]:
-    """Yields the sockets to try for a session: `NAME.sock`, then one that differs from those of other state folders.
+    """Yields the sockets to try for a session: `NAME.sock`, then one whose name depends on the state folder.
 
     Raises `GmgError` if no folder can be used for the second one.
     """
@@ -229,10 +229,10 @@ def check_peer(connection: socket.socket) -> None:
 
 
 def lock(folder: Path) -> int:
-    """Opens the engine's log for appending, locks it until its descriptor is closed, and returns that.
+    """Opens the engine's log for appending, locks it, and returns the descriptor, which holds the lock until closed.
 
-    The lock shows that the engine is alive: unlike a PID file it is never stale. Raises `GmgError` if another engine
-    holds it, or the log was removed.
+    The lock shows that the engine is alive: unlike a PID file, it is never stale. Raises `GmgError` if another engine
+    holds it, or the log or folder was removed.
     """
     removed_text = f"{folder} has been removed"
     try:
@@ -266,8 +266,8 @@ def is_locked(folder: Path) -> bool:
 def _flock(descriptor: int, operation: int) -> bool:
     """Tries to lock an engine's log without waiting. Returns True if that succeeds.
 
-    On file systems without locks (Lustre without `-o flock`, some NFS), an engine and its watchdog are recognised by the
-    log as their standard error.
+    On file systems without locks (Lustre without `-o flock`, some NFS), an engine or watchdog is recognised by having
+    the log as its standard error.
     """
     try:
         fcntl.flock(descriptor, operation | fcntl.LOCK_NB)

@@ -73,7 +73,7 @@ class Watch(Struct, frozen=True, tag=True):
 
 
 class Seen(Struct, frozen=True, omit_defaults=True):
-    """A slot as the user saw it; something else may run there when the request arrives."""
+    """A slot as the user saw it; something else may be running there when the request arrives."""
 
     job: int | None = None
     """Number of the slot's job; None if it has none, as in a plain run."""
@@ -87,11 +87,11 @@ class Act(Struct, frozen=True, tag=True):
     action: Action
     slots: tuple[str, ...]
     seen: dict[str, Seen] = {}
-    """The user's view, by slot; a slot without an entry may run any job."""
+    """What the user saw, by slot; a slot without an entry may be running any job."""
 
 
 class Edit(Struct, frozen=True, tag=True):
-    """Restart workers with other arguments and environment, placeholders not filled in."""
+    """Restart workers with other arguments and environment variables, which may contain placeholders."""
 
     slots: tuple[str, ...]
     args: tuple[str, ...]
@@ -122,7 +122,7 @@ class Ask(Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class End(Struct, frozen=True, tag=True):
-    """Stop or kill all workers; the engine exits once they have ended and its last client has left."""
+    """Stop or kill all workers; the engine exits once they have ended and its last client has detached."""
 
     kill: bool = False
 
@@ -227,7 +227,7 @@ class Answer(Struct, frozen=True, tag=True):
 
     id: int
     error: str | None = None
-    """One line; None if it succeeded."""
+    """One line; None if the request succeeded."""
     value: msgspec.Raw = NOTHING
     """Decoded by the caller that asked."""
 
@@ -238,7 +238,7 @@ class Answer(Struct, frozen=True, tag=True):
 
 
 class Bye(Struct, frozen=True, tag=True):
-    """The engine closes the connection."""
+    """The engine is closing the connection."""
 
     reason: str
 

@@ -48,7 +48,7 @@ class WorkerBrief(Struct, frozen=True):
     pid: int | None
     attempt: int
     fps: float | None
-    """The current rate; None unless it is running and reports its own."""
+    """The current rate; None if unknown, if the worker is stuck, or if it counts towards another rank's."""
     reason: str | None
     alerts: tuple[Alert, ...] = ()
     checkpoint: Checkpoint | None = None
@@ -76,14 +76,14 @@ class Record(Struct, frozen=True):
     session: Session
     workers: tuple[WorkerBrief, ...] = ()
     ended: Moment | None = None
-    """Time of the engine's end, approximate if it was killed; None while it runs, and until `clear_lost`."""
+    """Time of the engine's end, approximate if it was killed; None while it is running, and until `clear_lost`."""
     queue: Queue | None = None
     """The sweep's progress; None in a plain run."""
     lost: bool = False
     """True if the engine was killed, and its leftovers have been ended."""
 
     def last_state(self, snapshot: Snapshot) -> Snapshot:
-        """Returns the last snapshot with the ends that it lacks, because of a full disk or the engine's death."""
+        """Returns the last snapshot, with workers' ends that it lacks because of a full disk or the engine's death."""
         if self.ended is None or self.lost:
             return snapshot.after_loss(ENGINE_DIED)
         ends = {worker.slot: worker for worker in self.workers if worker.state.ended}
@@ -125,19 +125,19 @@ class SessionEntry(Struct, frozen=True):
 
     @property
     def runs_elsewhere(self) -> bool:
-        """True if the engine runs on another machine, or in another container."""
+        """True if the engine is running on another machine, or in another container."""
         return not self.is_local and self.state == "running"
 
     @property
     def runs_here(self) -> bool:
-        """True if the engine runs on this machine."""
+        """True if the engine is running on this machine."""
         return self.is_local and self.state == "running"
 
     @property
     def remark(self) -> str:
-        """One line about the loss of the session, or about the other machine that it runs on; else empty."""
+        """One line about the loss of the session, or about the other machine where it is running; else empty."""
         if self.runs_elsewhere:
-            return f"{self.name} runs on {self.host}: use gmg-tui there"
+            return f"{self.name} is running on {self.host}: use gmg-tui there"
         if self.state != "lost":
             return ""
         died_at = self.record.ended
@@ -166,10 +166,11 @@ def resume_hint(spec: RunSpec) -> str:
 
 
 def engine_lost_text(session: Session, reason: str) -> str:
-    """Returns the message about an engine that died while its workers ran."""
-    log = Path(session.spec.folder) / ENGINE_LOG
-    lost = f"the engine of session {session.spec.name} was lost: {reason}; its watchdog ends its workers; see {log}"
-    return "; ".join(filter(None, (lost, resume_hint(session.spec))))
+    """Returns the message about an engine that died while its workers were running."""
+    spec = session.spec
+    log = Path(spec.folder) / ENGINE_LOG
+    lost = f"the engine of session {spec.name} was lost: {reason}; its watchdog is ending its workers; see {log}"
+    return "; ".join(filter(None, (lost, resume_hint(spec))))
 
 
 def write_record(record: Record) -> None:
@@ -244,7 +245,7 @@ def list_sessions() -> list[SessionEntry]:
 
 
 def find(name: str | None, *, running: bool) -> SessionEntry:
-    """Returns the session called `name`, or the newest; with `running`, only one that runs on this machine.
+    """Returns the session called `name`, or the newest; with `running`, only one that is running on this machine.
 
     Raises `GmgError` if there is none.
     """
@@ -277,7 +278,7 @@ def split_words(words: tuple[str, ...]) -> tuple[str | None, str | None]:
 
 
 def await_watchdog(name: str | None, report: Callable[[str], None]) -> SessionEntry:
-    """Waits for the watchdog of a killed engine, which ends the workers. Does not wait for a running engine.
+    """Waits while the watchdog of a killed engine ends the workers. Does not wait for a running engine.
 
     If the engine was on another machine, waits until it writes again or is silent for `SILENT_S`. Calls `report` with a
     line before waiting. Returns the session called `name`, or the newest. Raises `GmgError` if there is none.
@@ -296,7 +297,7 @@ def await_watchdog(name: str | None, report: Callable[[str], None]) -> SessionEn
 def clear_lost(report: Callable[[str], None]) -> None:
     """Kills leftover processes of this user's lost sessions on this machine, and updates the sessions' records.
 
-    A killed engine's watchdog holds the lock while it ends the workers: processes are left only if it died too.
+    A killed engine's watchdog holds the lock while it ends the workers: any are left only if the watchdog died too.
     Calls `report` with a line for each killed process and each error.
     """
     entries = list_sessions()
@@ -309,7 +310,7 @@ def clear_lost(report: Callable[[str], None]) -> None:
             continue  # the original may be running
         if stuck := _kill_leftovers(session, report):
             # Leave the record unchanged, so that the next command tries again.
-            report(f"{entry.name}: process {', '.join(map(str, stuck))} survives SIGKILL")
+            report(f"{entry.name}: still running after SIGKILL: process {', '.join(map(str, stuck))}")
             continue
         if inspect(entry.folder) != entry:
             continue  # another command has resumed it or cleaned up
@@ -354,7 +355,7 @@ def _kill_leftovers(session: Session, report: Callable[[str], None]) -> list[int
             with suppress(OSError):  # it has ended
                 if process.pid not in reported:
                     command = one_line(processes.command_line(process.pid)[:_MAX_COMMAND_CHARS]).strip()
-                    report(f"{session.spec.name}: ending process {process.pid} ({command})")
+                    report(f"{session.spec.name}: killing process {process.pid} ({command})")
                     reported.add(process.pid)
                 processes.send_signal(process, signal.SIGKILL)
         time.sleep(_POLL_S)

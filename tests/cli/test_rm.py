@@ -91,7 +91,7 @@ async def test_a_session_that_cannot_be_removed_is_reported_and_others_are_remov
         "gmg-tui: there is no session nobody; gmg-tui ls lists them",
         "gmg-tui: there is no session ../sessions; gmg-tui ls lists them",
     ]
-    assert printed[3] == "gmg-tui: away runs on node7: use gmg-tui there"
+    assert printed[3] == "gmg-tui: away is running on node7: use gmg-tui there"
     assert (len(printed), done.returncode) == (4, 1)
 
 

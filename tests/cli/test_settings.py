@@ -80,7 +80,7 @@ def test_an_experiments_file_overrides_settings_and_the_command_line_both(
         ("gpuss = 1", "gpuss is not a setting; did you mean gpus?"),
         ("[rnu]\ngpus = 1", "rnu is not a setting; did you mean run?"),
         ("[attach]\nper-gpu = 1", "[attach] per-gpu is not a setting"),
-        ('env = ["A=\\u0000"]', "env has a NUL character; remove it"),
+        ('env = ["A=\\u0000"]', "env contains a NUL character; remove it"),
         ("run = 2", "run is not a setting; it is a table: [run]"),
         ('cpu = "two"', "--cpu 'two' is not a valid integer"),
         ("cpu = true", "cpu = True: give a value"),

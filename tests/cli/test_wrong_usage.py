@@ -105,7 +105,7 @@ def nothing_is_left(files: Path) -> Iterator[None]:
         ("sweep", "give a FILE, or --set KEY=V1,V2 --script SCRIPT, or --resume NAME"),
         ("sweep --set n_envs 1024", "--set n_envs: give KEY=VALUE or KEY=VALUE,VALUE"),
         ("sweep --set a=1 --script", "--script: give the SCRIPT and its arguments after it, at the end"),
-        ("sweep sweep.toml x", "x: a sweep has one FILE; only a SCRIPT (--script) has arguments"),
+        ("sweep sweep.toml x", "x: a sweep has one FILE; only a SCRIPT (--script) takes arguments"),
         ("sweep absent.toml", "there is no experiments file absent.toml; give a TOML file"),
         ("sweep sim.py", "sim.py is not an experiments file; without one: --set KEY=V1,V2 --script sim.py"),
         ("sweep sweep.toml --retry-failed", "--retry-failed needs --resume NAME"),

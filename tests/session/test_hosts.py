@@ -14,7 +14,7 @@ from gmg_tui.model import SweepSpec
 from tests.cli.scripted import ScriptedEngine, in_process
 
 pytestmark = pytest.mark.usefixtures("gmg")
-_RUNS = "sim-1 runs on node7: use gmg-tui there"
+_RUNS = "sim-1 is running on node7: use gmg-tui there"
 
 
 def _move(folder: Path, ended: float | None = None) -> None:

@@ -82,7 +82,7 @@ def test_processes_that_outlived_engine_and_watchdog_are_named_and_killed_once(s
     _until_unlocked(sessions.sessions_folder() / "far")
     assert worker.is_running()
     listed = gmg("ls")
-    assert re.fullmatch(rf"far: ending process {worker.pid} \(.*fake_worker\.py.*\)\n", listed.stderr)
+    assert re.fullmatch(rf"far: killing process {worker.pid} \(.*fake_worker\.py.*\)\n", listed.stderr)
     assert not alive(worker)
     assert stranger.is_running()
     again = gmg("ls")

@@ -63,7 +63,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         lists = [self.args or (), self.env.values(), self.defaults.values(), *(self.grid or {}).values()]
         lists += [table.values() for table in self.experiment or ()]
         for value in (value for values in lists for value in values if isinstance(value, str) and "\0" in value):
-            raise ValueError(f"{value!r} has a NUL character; remove it")
+            raise ValueError(f"{value!r} contains a NUL character; remove it")
         ranks = self.ddp
         if isinstance(ranks, str) and not (ranks[:1] + ranks[-1:] == "{}" and NAME_PATTERN.fullmatch(ranks[1:-1])):
             raise ValueError(f"ddp {ranks}: give a number, or a placeholder for one, as in '{{ranks}}'")

@@ -24,7 +24,7 @@ from gmg_tui.model.text import encode_lossy
 VERSION = 12
 """`PRAGMA user_version` of stores.
 
-A record may get a field with a default without a new version. Any other change needs the next version, and code to open the
+A record may get a field with a default without a new version. Any other change needs a new version, and code to open
 earlier ones; `tests/samples/stores` has a session of each.
 """
 _LOCK_TIMEOUT_S = 5.0
@@ -158,7 +158,7 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 
 def encode_nan(value: Any) -> Any:
-    """Returns a record with NaN and infinities as texts, since JSON has none."""
+    """Returns a record with NaN and infinities as strings, since JSON has neither."""
     if isinstance(value, dict):
         return {name: encode_nan(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -228,7 +228,7 @@ def open_for_reading(path: Path, within_s: float | None = None) -> sqlite3.Conne
             deadline = time.monotonic() + within_s
             db.set_progress_handler(lambda: time.monotonic() > deadline, _CLOCK_CHECK_STEPS)
         if db.execute("SELECT 1 FROM sqlite_master WHERE type IN ('view', 'trigger')").fetchone():
-            raise StoreError(f"{path}: not a store of gmg-tui: it has a view or trigger, which may never end")
+            raise StoreError(f"{path}: not a store of gmg-tui: it has a view or trigger, which could run forever")
         if _read_version(db, path) == 0:
             raise StoreError(f"{path}: the store is empty: its engine ended before it could write")
         db.execute("PRAGMA query_only=1")
@@ -251,7 +251,7 @@ def check_files(path: Path) -> None:
     with suppress(FileNotFoundError), journal.open("rb") as stream:
         stream.seek(max(0, stream.seek(0, os.SEEK_END) - len(_JOURNAL_MAGIC)))
         if stream.read() == _JOURNAL_MAGIC:
-            raise StoreError(f"{journal}: not a session's journal: it names another")
+            raise StoreError(f"{journal}: not a session's journal: it names another journal")
 
 
 def _connect(path: Path, timeout_s: float = _LOCK_TIMEOUT_S) -> sqlite3.Connection:

@@ -73,7 +73,7 @@ class _Extremes(Struct):
 
 
 class _Step(NamedTuple):
-    """The metrics of one of a slot's even steps."""
+    """One of a slot's equal time steps, with its metrics."""
 
     metrics: MetricsRow
     first: float
@@ -142,9 +142,9 @@ class Stored:
         return jobs
 
     def metrics(self, points: int) -> list[MetricsRow]:
-        """Returns the metrics sorted by slot and time: for each slot about `points` equal intervals.
+        """Returns the metrics sorted by slot and time, in about `points` equal intervals for each slot.
 
-        Each row has its interval's last job, the maxima of memory and temperature, and the means of all other metrics.
+        Each row has its interval's highest job number, the maxima of memory and temperature, and the means of other metrics.
         """
         return [step.metrics for step in self._steps(points)]
 
@@ -158,7 +158,7 @@ class Stored:
         return (msgspec.convert((row[:-3], *row[-3:]), _Step) for row in rows)
 
     def rate_blocks(self, block_s: float) -> dict[tuple[str, int | None], list[float]]:
-        """Returns mean rates over blocks of `block_s` seconds, by slot and job, without the first block, a warm-up."""
+        """Returns mean rates over blocks of `block_s` seconds, by slot and job, without the first block (warm-up)."""
         rows = self._db.execute(_RATE_BLOCKS_SQL, (block_s,))
         return {key: [row[3] for row in group] for key, group in groupby(rows, itemgetter(0, 1))}
 

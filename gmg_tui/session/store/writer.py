@@ -1,4 +1,4 @@
-"""Writes the store in threads beside the engine's event loop, with a bounded backlog."""
+"""Writes the store in threads, off the engine's event loop, with a bounded backlog."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 MAX_UNWRITTEN_METRICS = 20_000
 """Maximum unwritten rows: some minutes of 64 slots, a few megabytes."""
 _METRICS_INTERVAL_S = 5.0
-"""Interval between writes if only metrics wait."""
+"""Interval between writes if only metrics are queued."""
 _THIN_INTERVAL_S = 60.0
 _RETRY_S = 1.0
 """Interval between attempts while writing fails."""
@@ -70,7 +70,7 @@ class StoreWriter:
 
     Args:
         path: The store's file, created if missing.
-        report_trouble: Called with one line when writing fails, and with None once it works again.
+        report_trouble: Called with one line when writing or exporting fails, and with None once both work again.
         export: Generates files from the store in a thread, after the ends of jobs and on close. May raise `OSError` or
             `StoreError`.
     """
@@ -92,7 +92,7 @@ class StoreWriter:
         self._has_job_ended = False
         """True if a job has ended since the last export."""
         self._export_at = self._thin_at = 0.0
-        """Earliest next export and thinning, monotonic seconds."""
+        """Earliest times of the next export and thinning, in monotonic seconds."""
 
     def start(self) -> None:
         """Starts the writer's task."""
@@ -101,7 +101,7 @@ class StoreWriter:
     def put(self, *records: Record) -> None:
         """Queues records. Metrics are written within seconds, all others at once.
 
-        If too many metrics wait, the oldest are dropped.
+        If too many metrics are queued, the oldest are dropped.
         """
         for record in records:
             self._unwritten.put(record)
@@ -190,7 +190,7 @@ class StoreWriter:
             _log.exception("the metrics cannot be thinned")
 
     async def _export_if_due(self, *, closing: bool) -> str | None:
-        """Starts an export in the background if due; awaits it if `closing`. Returns the last export's error, if any."""
+        """Starts an export if due; when `closing`, exports and waits. Returns the last export's error, if any."""
         due = self._has_job_ended and time.monotonic() >= self._export_at
         if self._export is None or not (due or closing):
             return self._export_trouble

@@ -168,7 +168,7 @@ def _error(folder: Path, text: str, *words: str, **options: object) -> str:
         ("lr = 2\n", "sweep.toml: unknown key lr; a placeholder's value belongs under [defaults] or [grid]"),
         ("args = ['a', ['b']]\n", "sweep.toml: args[1]: expected bool | int | float | str, got array"),
         ("env = { 'A-B' = 1 }\n", "sweep.toml: env: A-B is not a variable name"),
-        ('[grid]\na = ["x\\u0000y"]\n', r"sweep.toml: 'x\x00y' has a NUL character"),
+        ('[grid]\na = ["x\\u0000y"]\n', r"sweep.toml: 'x\x00y' contains a NUL character"),
         ("per_gpu = 0\n", "sweep.toml: per_gpu: expected int >= 1"),
         ("timeout = '30 min'\n", "sweep.toml: timeout 30 min: give a time with a unit, as in"),
         ("[grid]\na = [1]\nb = []\n", "sweep.toml: grid.b: expected array of length >= 1"),

@@ -113,7 +113,7 @@ async def test_a_port_in_use_is_reported_in_one_line() -> None:
     async with ScriptedEngine():
         with socket.create_server(("127.0.0.1", 0)) as taken:
             done = in_process("serve", "--port", str(taken.getsockname()[1]))
-    assert done.stderr.endswith("in use; --port 0 takes a free one\n")
+    assert done.stderr.endswith("in use; --port 0 picks a free one\n")
 
 
 @pytest.mark.process
