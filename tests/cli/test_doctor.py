@@ -134,7 +134,7 @@ _ONE, _TWO = NvmlView((_gpu(0),)), NvmlView((_gpu(0), _gpu(1)), driver="570")
             "GPU 0 does not answer (no permission)",
         ),
         (doctor.check_gpus(NvmlView()), FAIL, "NVML reports none"),
-        (doctor.check_visible_gpus(_TWO, {"CUDA_VISIBLE_DEVICES": "1"}), OK, "gpu1; as"),
+        (doctor.check_visible_gpus(_TWO, {"CUDA_VISIBLE_DEVICES": "1"}), OK, "gpu1; CUDA_VISIBLE_DEVICES=1"),
         (doctor.check_packages("py", PackageVersions("3.12")), FAIL, "without genesis and torch"),
         (doctor.check_packages("py", "wrong"), FAIL, "py: wrong"),
         (doctor.check_torch(PackageVersions("3.12", error="no such file"), _ONE), FAIL, "no such file"),
