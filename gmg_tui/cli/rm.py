@@ -104,7 +104,7 @@ def _remove(chosen: list[RemovableSession], *, yes: bool) -> int:
 
 
 def find_removable(name: str) -> RemovableSession:
-    """Returns the session called `name`. Raises `GmgError` if there is none, or it is a link or may be running."""
+    """Returns the session called `name`. Raises `GmgError` if it does not exist, is a link, or may be running."""
     folder = sessions.sessions_folder() / name
     try:
         sessions.check_name(name)

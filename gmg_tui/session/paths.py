@@ -96,7 +96,7 @@ def nodes_folder() -> Path:
 
 
 def check_name(name: str) -> str:
-    """Returns `name`. Raises `GmgError` if it could lead out of the parent folder, or is too long for a socket."""
+    """Returns `name`. Raises `GmgError` if it could escape the parent folder, or is too long for a socket."""
     if not _NAME.fullmatch(name):
         raise GmgError(f"--name {name!r}: give up to 40 letters, digits, '.', '_' or '-', first a letter or digit")
     return name

@@ -76,7 +76,7 @@ class Seen(Struct, frozen=True, omit_defaults=True):
     """A slot as the user saw it; something else may be running there when the request arrives."""
 
     job: int | None = None
-    """Number of the slot's job; None if it has none, as in a plain run."""
+    """Number of the slot's job, if any; a plain run has none."""
     attempt: int | None = None
     """Number of the job's attempt; None for any."""
 

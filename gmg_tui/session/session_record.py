@@ -30,7 +30,7 @@ _SPARE_BYTES = 2048
 _MAX_RECORD_BYTES = 64 << 20
 """Maximum size of a record: engines write smaller ones, and reading a larger one could exhaust memory."""
 _KILL_TIMEOUT_S = 5.0
-"""Timeout for killed processes to exit: one that waits for a driver may never do so."""
+"""Timeout for killed processes to exit: a process waiting for a driver may never do so."""
 _POLL_S, _END_POLL_S = 0.05, 0.5
 _STORE_TIMEOUT_S = 2.0
 """Timeout for reading a store."""
@@ -297,7 +297,7 @@ def await_watchdog(name: str | None, report: Callable[[str], None]) -> SessionEn
 def clear_lost(report: Callable[[str], None]) -> None:
     """Kills leftover processes of this user's lost sessions on this machine, and updates the sessions' records.
 
-    A killed engine's watchdog holds the lock while it ends the workers: any are left only if the watchdog died too.
+    A killed engine's watchdog holds the lock while it ends the workers: some survive only if the watchdog died too.
     Calls `report` with a line for each killed process and each error.
     """
     entries = list_sessions()

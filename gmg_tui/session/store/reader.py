@@ -142,7 +142,7 @@ class Stored:
         return jobs
 
     def metrics(self, points: int) -> list[MetricsRow]:
-        """Returns the metrics sorted by slot and time, in about `points` equal intervals for each slot.
+        """Returns the metrics sorted by slot and time, at about `points` equal intervals per slot.
 
         Each row has its interval's highest job number, the maxima of memory and temperature, and the means of other metrics.
         """
