@@ -1,1 +1,1 @@
-"""Alerts as pure functions of facts gathered elsewhere, without a process or a clock."""
+"""Alerts and verdicts, derived only from facts gathered elsewhere: no processes, no clock."""

@@ -12,12 +12,12 @@ _SHARED = re.compile(
     r"/(?:\.?cache|\.nv|\.triton|__pycache__|torchinductor_\w+|wandb|mlruns|gsd|qdcache|python_side_cache)/"
     r"|\.(?:lock|pid|log|gsd|cvx|ptc|tet|rm|gnd|qdc|qdb|cubin|ptx)$"
 )
-"""Files that programs share on purpose, such as those of Genesis' caches, in whatever folder."""
+"""Files that programs share on purpose, such as those of Genesis' caches, in any folder."""
 _OPTION = re.compile(
     r"""['"](--?(?:seed|(?:log|out|output|save|run|exp|checkpoint|ckpt|results?)[-_]?(?:dir|folder|path|name)|exp_name))['"]"""
 )
 _ID_WORDS = ("GMG_", "CUDA_VISIBLE_DEVICES", "LOCAL_RANK", "getpid", "uuid", "mkdtemp", "time()", "strftime", "hydra")
-"""Words with which a script probably tells workers with the same arguments apart."""
+"""Words that suggest that a script tells workers with the same arguments apart."""
 
 
 def exclusive_paths(paths: Iterable[str]) -> set[str]:
@@ -48,7 +48,7 @@ def find_collisions(written: Mapping[str, Collection[str]], groups: Mapping[str,
 
 
 def find_same_arguments(source: str, args: Sequence[str], workers: int) -> Sign | None:
-    """Returns a sign if a script's source and arguments suggest that all workers compute or write the same."""
+    """Returns a sign if a script's source and arguments suggest that all workers compute or write the same things."""
     if workers < 2 or any("{" in arg for arg in args) or any(word in source for word in _ID_WORDS):
         return None
     options = dict.fromkeys(match[1] for match in _OPTION.finditer(source))

@@ -1,4 +1,4 @@
-"""The facts behind alerts: the current ones of a slot, and the growth of memory over the last half hour."""
+"""The facts behind alerts: the current state of a slot, and the growth of memory over the last half hour."""
 
 import math
 from collections import deque
@@ -51,7 +51,7 @@ class Facts(Struct, frozen=True):
     limit: Limit | None = None
     """The earliest time limit."""
     clock_s: float = 0.0
-    """The difference from the monotonic clock to the system clock; changes when the system clock is set."""
+    """The system clock minus the monotonic clock; changes when the system clock is set."""
     from_agent: bool = False
     """True if the node's agent has already diagnosed the slot; `signs` then contains the agent's alerts."""
 
@@ -103,9 +103,9 @@ _MIN_SPAN_S = 300.0
 _MIN_POINT_GAP_S = 20.0
 _MIN_POINTS = 12
 _MIN_RISING_SHARE = 0.8
-"""Minimum share of pairs of points that rise."""
+"""Minimum share of pairs of points with a rise."""
 _MIN_LATE_SLOPE = 0.75
-"""Minimum slope of the last third, relative to the overall one: a cache that fills levels off."""
+"""Minimum slope of the last third, relative to the overall one: the growth of a cache levels off."""
 _MIN_GROWTH_MIB = 16.0
 _MAX_FORECAST_S = 86_400.0
 
@@ -119,7 +119,7 @@ class Forecast(NamedTuple):
 
 
 class Growth:
-    """The memory use of an attempt, sampled evenly while it runs."""
+    """The memory use of a running attempt, sampled evenly."""
 
     def __init__(self) -> None:
         self._points: deque[tuple[float, float]] = deque(maxlen=int(_WINDOW_S / _MIN_POINT_GAP_S) + 1)
@@ -135,9 +135,9 @@ class Growth:
         self._slope = _steady_slope(list(self._points))
 
     def forecast(self, room_mib: float | None) -> Forecast | None:
-        """Forecasts when `room_mib` more are in use; None unless growth is steady, and at least `room_mib` so far.
+        """Forecasts when `room_mib` more will be in use; None unless growth is steady and has reached `room_mib`.
 
-        Before that, a leak looks like a buffer that fills up.
+        Before that, a leak looks like a buffer that is filling up. Also returns None beyond `_MAX_FORECAST_S`.
         """
         if self._slope is None or room_mib is None or self._first_mib is None:
             return None

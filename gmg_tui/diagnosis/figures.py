@@ -79,9 +79,9 @@ _PROBE = re.compile(r"/gmg_probe\.py$")
 
 
 def find_hot_spot(text: str) -> HotSpot | None:
-    """Returns the innermost function of the script in most of the stacks that `faulthandler` printed.
+    """Returns the script's function that is innermost in most of the stacks that `faulthandler` printed.
 
-    Ignores stacks within a simulator step; returns None if no other contains a function of the script.
+    Ignores stacks within a simulator step; returns None if no other stack contains a function of the script.
     """
     stacks = [_FRAME.findall(stack) for stack in _STACK.findall(text)]
     outside = [stack for stack in stacks if not any(name == "step" and _PROBE.search(file) for file, _, name in stack)]

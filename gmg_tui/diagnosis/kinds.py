@@ -18,7 +18,7 @@ _MIN_LATE_SHARE, _MIN_LATE_S = 0.05, 120.0
 _MIN_DONE_SHARE = 0.02
 """Minimum share of the work that must be done before the end can be estimated."""
 _USUAL_THROTTLE = "power cap"
-"""The reason to throttle that is no problem: GPUs under full load run at their power cap for hours."""
+"""The throttle reason that is no problem: GPUs under full load run at their power cap for hours."""
 _DONE_LINE = re.compile(
     r"(?:\[.{0,40}\]\s{0,3})?(?:all |(?:the )?(?:training|simulation|experiment|run) )?(?:is |has )?"
     r"(?:done|finished|completed?)(?: in [\d.:]{1,12} ?\w{0,10})?[.! ]{0,3}",
@@ -74,7 +74,7 @@ def _find_gpu(facts: Facts, history: History) -> Sign | None:
         )
     if sample.error:
         duration = f" for {units.span(sample.age_s)}" if sample.silent else ""
-        return Sign("gpu", f"{sample.error}{duration}", "`dmesg` may have the cause", Severity.WARNING)
+        return Sign("gpu", f"{sample.error}{duration}", "`dmesg` may show the cause", Severity.WARNING)
     problems = sample.health.troubles if sample.health is not None else ()
     if not problems:
         return None
@@ -93,8 +93,8 @@ def _find_done(facts: Facts, history: History) -> Sign | None:
     is_short_bar = facts.is_bar and not has_said_so and bar_s < _SHORT_BAR_S
     if quiet_s < 1.0 or (is_short_bar and quiet_s < _SILENCE_AFTER_BAR_S):
         return None
-    end = "100 % done" if is_complete else "it has reported its end"
-    return Sign("done", f"{end}, and the process has not ended", "x ends it; --on done=stop ends it as finished")
+    end = "100 % done" if is_complete else "the script has reported its end"
+    return Sign("done", f"{end}, but the process has not ended", "x ends it; --on done=stop ends it as finished")
 
 
 def _find_nan(facts: Facts, history: History) -> Sign | None:
@@ -143,7 +143,7 @@ def _find_memory(facts: Facts, history: History) -> Sign | None:
         return None
     share = units.rounded(100 * room.used_mib / room.limit_mib)
     text = f"RAM {share} % full: {units.mib(room.used_mib)} of {units.mib(room.limit_mib)} of the {room.owner}"
-    return Sign("memory", text, "the kernel kills a process once it is full")
+    return Sign("memory", text, "once it is full, the kernel kills a process")
 
 
 def _find_deadline(facts: Facts, history: History) -> Sign | None:
@@ -161,7 +161,7 @@ def _find_idle(facts: Facts, history: History) -> Sign | None:
     util = facts.sample.gpu_util_pct if facts.sample is not None else None
     if util is None or util >= _IDLE_GPU_PCT or not facts.is_running or facts.worker.backend == "cpu":
         return None
-    return Sign("idle", f"the GPU is at {units.rounded(util)} % while the worker runs", "press w to see why")
+    return Sign("idle", f"the GPU is at {units.rounded(util)} % while the worker is running", "press w to see why")
 
 
 def _find_shared(facts: Facts, history: History) -> Sign | None:
@@ -198,16 +198,16 @@ KINDS = {
         Kind("overflow", _ERROR, "the simulator says that its results are wrong", scope=_ATTEMPT),
         Kind("unclean", _ERROR, "exit code 0 after an uncaught exception", scope=_ATTEMPT),
         Kind("collision", _ERROR, "two workers write the same file or folder", None, _ATTEMPT, clear_s=math.inf),
-        Kind("leak", _WARNING, "VRAM or RAM grows steadily and will be full", _find_leak, clear_s=60),
+        Kind("leak", _WARNING, "VRAM or RAM use grows steadily and will reach its limit", _find_leak, clear_s=60),
         Kind("checkpoint", _WARNING, "no checkpoint of earlier attempts can be read", scope=_ATTEMPT),
         Kind("memory", _WARNING, "RAM above 90 % of the machine or the cgroup", _find_memory, _ATTEMPT, 5, 30),
-        Kind("done", _WARNING, "the work is complete, and the process has not ended for 60 s", _find_done, after_s=60),
+        Kind("done", _WARNING, "complete, but the process is still running 60 s later", _find_done, after_s=60),
         Kind("deadline", _WARNING, "a time limit comes before the end of the work", _find_deadline, _LIVE, 60, 60),
-        Kind("misplaced", _WARNING, "it runs on another GPU than its slot's", scope=_ATTEMPT),
-        Kind("cpu", _WARNING, "it computes or renders on the CPU, not on its GPU", scope=_ATTEMPT),
+        Kind("misplaced", _WARNING, "the worker is running on a GPU other than its slot's", scope=_ATTEMPT),
+        Kind("cpu", _WARNING, "the worker computes or renders on the CPU, not on its GPU", scope=_ATTEMPT),
         Kind("slow", _WARNING, "more than 3 % below the median of equal GPUs", _find_slow, after_s=5, clear_s=10),
         Kind("throttled", _WARNING, "the GPU is throttled by heat or power failure", _find_throttled, _LIVE, 2, 10),
-        Kind("idle", _WARNING, "the GPU is below 5 % for 3 minutes while the worker runs", _find_idle, _LIVE, 180, 10),
+        Kind("idle", _WARNING, "GPU below 5 % for 3 minutes while the worker is running", _find_idle, _LIVE, 180, 10),
         Kind("silent", _WARNING, "no rate is printed for far longer than usual, and no steps are counted"),
         Kind("output", _WARNING, "rates or results are printed that cannot be read", scope=_ATTEMPT),
         Kind("disk", _WARNING, "the disk is full or hangs", scope=_ATTEMPT),

@@ -239,7 +239,7 @@ def _judge_gpu(facts: SpeedFacts) -> Verdict | None:
         return None
     util = pct(facts.gpu_util_pct)
     if facts.sm_pct is not None and facts.sm_pct < _LOW_SM_PCT:
-        text = f"launch-bound: a kernel always runs ({util}), on {pct(facts.sm_pct)} of the SMs"
+        text = f"launch-bound: a kernel is always running ({util}), but on {pct(facts.sm_pct)} of the SMs"
         return Verdict("simulator", text, certain=False, advice=_envs_advice(facts))
     text = f"GPU-bound: {util}; this is what the card can do"
     is_below = facts.tuned_envs is not None and facts.n_envs is not None and facts.n_envs < 0.8 * facts.tuned_envs
@@ -300,7 +300,7 @@ def _judge_cores(facts: SpeedFacts) -> Verdict | None:
     if _has_few_envs(facts) and facts.shares is not None:
         return None
     share = pct(without_core_pct)
-    text = f"short of CPU: the main thread is ready but gets no core {share} of the time; other processes use them"
+    text = f"short of CPU: the main thread is ready but gets no core {share} of the time; other processes use the cores"
     advice = "run fewer processes on this machine, or give it cores of its own"
     return Verdict("cpu", text, certain=False, advice=advice)
 

@@ -1,4 +1,4 @@
-"""Reports a session on standard output: prefixed lines of workers, state changes and a status line."""
+"""Reports a session on standard output: the workers' lines with a prefix, state changes and a status line."""
 
 import asyncio
 import errno
@@ -21,7 +21,7 @@ _TERMINATION_SIGNALS = (signal.SIGTERM, signal.SIGXCPU)
 _MAX_JOBS_PER_REQUEST = 200
 _INTERRUPTED_STATUS = 130
 _EXIT_TIMEOUT_S = 8
-"""Maximum time from the last output to the exit, if SIGTERM or SIGXCPU arrived."""
+"""Maximum time from the last output to the exit, after SIGTERM or SIGXCPU."""
 _LAST_LINES_TIMEOUT_S = 2.0
 """Maximum time to write the last lines after SIGTERM or SIGXCPU."""
 
@@ -29,7 +29,7 @@ _LAST_LINES_TIMEOUT_S = 2.0
 def run(socket: Path, *, on_ready: Callable[[], object] = lambda: None) -> int:
     """Reports the session whose engine listens at `socket` until all its workers have ended; returns the exit status.
 
-    Does not print workers' progress lines, nor any of their lines in a tuning. Calls `on_ready` once it handles signals.
+    Omits workers' progress lines, and in a tuning all of their lines. Calls `on_ready` once signals are handled.
 
     The first ctrl+c (or SIGTERM) stops the workers, the next ctrl+c kills them. If the reader of standard output is
     gone (`| head`), stops the session; the exit status is 1. If standard output fails for another reason (a full disk),
@@ -146,7 +146,7 @@ class _Headless:
                 break  # `_receive` reports the loss of the connection
             self._out.write(*reporter.report_jobs(ended, queue.jobs))
             if reporter.jobs_reported == first:
-                break  # fewer jobs have ended than in this snapshot; the next one will show that
+                break  # fewer jobs have ended than this snapshot says: wait for the next one
 
     def _check_complete(self) -> None:
         """Sets `_complete` after the last snapshot, which follows all lines, once all jobs are reported."""

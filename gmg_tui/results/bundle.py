@@ -28,9 +28,9 @@ from gmg_tui.session.store.reader import open_store
 _MAX_LOG_BYTES = 2 << 20
 _MAX_LOGS = 50
 _MAX_VALUE_BYTES = 128 << 10
-"""Maximum length of a variable of the environment on Linux (MAX_ARG_STRLEN, execve(2))."""
+"""Maximum length of an environment variable on Linux (MAX_ARG_STRLEN, execve(2))."""
 _MIN_VALUE_LENGTH = 6
-"""Minimum length of a value to mask anywhere; shorter ones, maybe common words, are masked only beside their names."""
+"""Minimum length of a value to mask anywhere; shorter ones may be common words: mask only those beside their names."""
 _PAIR = re.compile(
     r"""(?<![\w-])([\w-]{1,64})(["']?\s{0,8}[=:]\s{0,8})((["'])(?:(?!\4)[^\\\n]|\\.){0,500}\4|["']?[^\s"',;&]+)"""
 )
@@ -50,7 +50,7 @@ def bundle(entry: sessions.SessionEntry) -> bytes:
         for path in _logs(entry.folder):
             with suppress(OSError), _open_file(path, entry.folder) as file:
                 start = max(0, os.fstat(file.fileno()).st_size - _MAX_LOG_BYTES)
-                skipped = min(start, _MAX_VALUE_BYTES)  # a value that begins before the start is masked, too
+                skipped = min(start, _MAX_VALUE_BYTES)  # so that a value that begins earlier is masked
                 file.seek(start - skipped)
                 text = scrub(file.read(_MAX_LOG_BYTES + skipped).decode(errors="replace"))
                 archive.writestr(str(path.relative_to(entry.folder)), text[skipped:])
@@ -59,7 +59,7 @@ def bundle(entry: sessions.SessionEntry) -> bytes:
 
 
 def _open_file(path: Path, folder: Path) -> BinaryIO:
-    """Opens a file of a session for reading. Raises `OSError`, also for a link, which could lead to any file."""
+    """Opens a session's file for reading. Raises `OSError`, also for a symbolic link, which could point to any file."""
     if safe(path.name) != path.name:
         raise OSError(errno.EINVAL, "not a file of the session", str(path))
     nofollow = os.O_NOFOLLOW if path.parent != folder else 0

@@ -75,7 +75,7 @@ class Column(Generic[T]):
     title: str = ""
     """The name for people; `name` if empty."""
     unit: str = ""
-    """The unit, which is in the heading and not in cells: `GiB`."""
+    """The unit, shown in the heading but not in cells: `GiB`."""
     write: Callable[[Any], str] = format_value
     """The formatter of values for people; never called with None."""
     priority: int = 50
@@ -100,7 +100,7 @@ class Column(Generic[T]):
 
 
 def gpu_columns(sample_of: Callable[[T], GpuSample | None]) -> tuple[Column[T], ...]:
-    """Returns columns of a GPU's figures; `sample_of` returns a row's sample, None if it has none."""
+    """Returns columns of a GPU's figures; `sample_of` returns a row's sample, or None."""
 
     def getter(name: str) -> Callable[[T], float | None]:
         return lambda row: getattr(sample_of(row), name, None)
@@ -134,7 +134,7 @@ def columns_with_values(columns: Sequence[Column[T]], rows: Sequence[T]) -> list
 
 
 def find(columns: Sequence[Column[T]], name: str) -> Column[T]:
-    """Returns the column with a name, else the first with that name, heading or title in any case.
+    """Returns the column with a name, else the first whose name, heading or title matches it, ignoring case.
 
     Raises `GmgError`, which lists the columns, if there is none.
     """
@@ -171,9 +171,9 @@ def is_known(value: Cell) -> bool:
 
 
 def as_csv(columns: Sequence[Column[T]], rows: Iterable[T], *, raw: bool = False) -> Iterator[bytes]:
-    """Yields the lines of a CSV file with a header. Numbers have all digits, booleans are as in JSON, unknown values empty.
+    """Yields the lines of a CSV file with a header. Numbers keep all digits, booleans are as in JSON.
 
-    Unless `raw`, texts are safe on terminals, and an apostrophe precedes spreadsheet formulas.
+    Unknown values are empty. Unless `raw`, texts are safe on terminals, and an apostrophe precedes formulas.
     """
     in_files = [column for column in columns if Outputs.FILES in column.outputs]
     yield _csv_line((column.name for column in in_files), raw=raw)

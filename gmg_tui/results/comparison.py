@@ -54,7 +54,7 @@ Blocks = Mapping[tuple[str, int | None], Sequence[float]]
 
 
 class Row(NamedTuple):
-    """A setting, figure or metric of each session, or its rate on a slot, in a sweep's job or at a tuning's value."""
+    """A setting, figure or metric in each session, or the rate of a slot, a sweep's job or a tuning's value."""
 
     name: str
     values: tuple[Any, ...]
@@ -77,9 +77,9 @@ class Comparison:
         unit: The kind of `rows`: `slot`, `job` or `value`.
         figures: The start-up time and memory of each session, named by their fields in `Attempt`.
         metrics: The metrics of each session.
-        doubts: Sentences with the reasons that the rates cannot be compared.
+        doubts: Sentences that say why the rates cannot be compared.
         changes: The rate change of each later session; None if unknown.
-        remarks: Sentences with the `doubts`, or else the `changes`, then with the jobs whose rates do not count.
+        remarks: The `doubts`, or else sentences on the `changes`, then sentences on jobs whose rates do not count.
     """
 
     def __init__(self, sessions: Sequence[ReportData], blocks: Sequence[Blocks] = ()) -> None:
@@ -176,7 +176,7 @@ class Comparison:
         return columns
 
     def _rows_with_total(self) -> list[Row]:
-        """Returns the `rows`, and the total of the rows that all sessions have."""
+        """Returns the `rows`, then the total of the rows that all sessions have, if all have totals."""
         common = [row.values for row in self.rows if None not in row.values]
         if not common or None in self.totals:
             return self.rows
@@ -276,13 +276,13 @@ def _measured_rates(data: ReportData, blocks: Blocks) -> dict[str, MeasuredRate]
 
 
 def _exclusions(data: ReportData) -> Iterator[str]:
-    """Yields a sentence for each reason that excludes rates, with the names of the jobs."""
+    """Yields a sentence for each reason to exclude rates, with the names of the jobs."""
     if data.failed:
-        yield f"{data.name}: failed and left out: {join_words(data.failed)}"
+        yield f"{data.name}: excluded (failed): {join_words(data.failed)}"
     rated = (job for job in data.jobs if job.state is not WorkerState.FAILED and job.last.rate is not None)
     short = dict.fromkeys(_row_name(data, job) for job in rated if comparable_rate(job.last) is None)
     if short:
-        yield f"{data.name}: ran for less than {SETTLE_S:.0f} s and left out: {join_words(short)}"
+        yield f"{data.name}: excluded (ran for less than {SETTLE_S:.0f} s): {join_words(short)}"
 
 
 def _settings(data: ReportData) -> dict[str, str | None]:

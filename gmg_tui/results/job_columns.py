@@ -139,7 +139,7 @@ def _args(job: JobRecord) -> str | None:
 
 
 def _why(job: JobRecord) -> str | None:
-    """Returns the kind of the verdict on a job's speed, with a question mark if it is uncertain; None without one."""
+    """Returns the kind of the verdict on a job's speed, with a question mark if uncertain; None without a verdict."""
     verdict = job.last.verdict
     return None if verdict is None else f"{verdict.kind}{'' if verdict.certain else '?'}"
 
@@ -187,7 +187,7 @@ def _to_plain(name: str, value: Any) -> Any:
 
 
 def iso_ms(time: float | None) -> str | None:
-    """Formats Unix seconds in ISO 8601, UTC, with milliseconds; None if there is no time."""
+    """Formats Unix seconds in ISO 8601, UTC, with milliseconds; None for None or 0."""
     if not time:
         return None
     return datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

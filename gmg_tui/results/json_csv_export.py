@@ -24,7 +24,7 @@ _ATTEMPT_FIELDS: Final = ("gpu_util_mean_pct", "memory_peak_mib", "power_mean_w"
 
 
 def export(session: Session) -> None:
-    """Writes all result files of a session, each atomically, and at its end the `--summary` file.
+    """Writes all result files of a session, each atomically, and the `--summary` file once it has ended.
 
     Raises `StoreError`, or `OSError` at the first file that cannot be written.
     """
@@ -49,7 +49,7 @@ def _json(value: Any) -> bytes:
 
 
 def detailed_json(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[bytes]:
-    """Yields the lines of `detailed_results.json`, a job on each, in the order of `jobs`."""
+    """Yields the lines of `detailed_results.json`, one for each job, in the order of `jobs`."""
     prefix, best = b'{"jobs": [\n', stored.best()
     for job in jobs:
         points = best.get(job.number, {}).items()

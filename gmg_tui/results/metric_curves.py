@@ -29,13 +29,13 @@ _Lines = dict[str, dict[str, list[list[Curve]]]]
 _MAX_BAND_POINTS = 400
 MAX_CHARTS = 24
 MAX_LINES = 60
-"""Maximum jobs of a session to draw; the first are drawn."""
+"""Maximum jobs of a session to draw: the first ones."""
 MAX_ROWS = 12
 """Maximum metrics in a table on a terminal."""
 
 
 class _Point(NamedTuple):
-    """A row of the CSV file, with its columns: the value of a metric of one process of a job at one time."""
+    """A row of the CSV file, with its columns: a value of a metric, reported by one process of a job."""
 
     job: int
     name: str
@@ -66,9 +66,9 @@ def _points(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[_Point]:
 
 
 def draw_charts(jobs: Iterable[JobRecord], stored: Stored, colours: tuple[str, ...]) -> Iterator[Figure]:
-    """Yields a chart of each metric over the script's steps, or over hours if it reports none; rewards come first.
+    """Yields a chart of each metric with several values, over steps, or hours if a value has no step; rewards first.
 
-    Each job is one line. Where an attempt repeats steps, its values replace those of earlier attempts.
+    Each job is one line. If an attempt repeats steps, its values replace those of earlier attempts.
     """
     lines: _Lines = {}
     _add_jobs(lines, stored, ((job, job.name) for job in jobs))
@@ -182,12 +182,12 @@ class Summary(NamedTuple):
 
     @property
     def mean(self) -> float | None:
-        """The mean of the last values; None without any."""
+        """The mean of the last values; None if there are none."""
         return mean(self.last)
 
     @property
     def band(self) -> str | None:
-        """The range of the last values; None if there is only one."""
+        """The range of the last values; None unless there are several."""
         return f"{units.number(min(self.last))} to {units.number(max(self.last))}" if len(self.last) > 1 else None
 
     def as_json(self) -> dict[str, Any]:

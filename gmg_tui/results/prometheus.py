@@ -20,7 +20,7 @@ _MIB = float(1 << 20)
 _STORE_TIMEOUT_S = 1.0
 """Maximum time to read a session's store, which a script may lock or make huge."""
 _LOST_EXPORT_S = 900.0
-"""Time for which a lost session is exported, with `gmg_session_up` 0."""
+"""Time to keep exporting a lost session, with `gmg_session_up` 0."""
 
 
 def _progress_ratio(worker: Worker) -> float | None:
@@ -38,7 +38,7 @@ _WORKER_METRICS: tuple[tuple[str, str, Callable[[Worker], float | None], float],
     ("gmg_worker_memory_bytes", "Resident memory of the processes.", lambda worker: worker.memory_rss_mib, _MIB),
     ("gmg_worker_gpu_memory_peak_bytes", "Peak GPU memory.", lambda worker: worker.newest.memory_peak_mib, _MIB),
 )
-"""The metrics of live workers: name, help, value, and factor to the base unit."""
+"""The metrics of workers that have not ended: name, help, value, and factor to the base unit."""
 
 _GPU_METRICS: tuple[tuple[str, str, str, float], ...] = (
     ("gmg_gpu_lost", "1 if the driver reports the GPU as lost.", "lost", 1),
@@ -107,7 +107,7 @@ def _write_session(scrape: _Scrape, session: Session, snapshot: Snapshot) -> Non
     rate = total_fps(snapshot.counted) if not snapshot.ended else None
     scrape.add("gmg_session_fps", "The current rate of all running workers.", rate, **labels)
     per_joule = fps_per_watt(session, snapshot)
-    scrape.add("gmg_session_env_steps_per_joule", "Current rate by the power of the GPUs.", per_joule, **labels)
+    scrape.add("gmg_session_env_steps_per_joule", "Current rate divided by the power of the GPUs.", per_joule, **labels)
     states = Counter(worker.state for worker in snapshot.workers)
     for state in WorkerState:
         scrape.add("gmg_session_workers", "Workers by state.", states[state], **labels, state=state.value)
@@ -142,7 +142,7 @@ def _write_totals(scrape: _Scrape, session: Session) -> None:
         labels, restarts = _labels(name, slot), sum(run.slot == slot.name and run.attempt.number > 1 for run in runs)
         energies_j = [energy_j for slot_name, energy_j in energies if slot_name == slot.name]
         energy_j = sum(energies_j) if energies_j else None
-        scrape.add("gmg_worker_restarts_total", "Attempts that were not the first.", restarts, **labels)
+        scrape.add("gmg_worker_restarts_total", "Attempts after the first.", restarts, **labels)
         scrape.add("gmg_worker_failures_total", "Attempts that failed.", failed[slot.name], **labels)
         scrape.add("gmg_worker_energy_joules_total", "Energy that the slot's jobs have used.", energy_j, **labels)
 
@@ -166,7 +166,7 @@ def _write_worker(scrape: _Scrape, worker: Worker, slot_labels: dict[str, str]) 
 
 def _write_alerts(scrape: _Scrape, alerts: Iterable[Alert], labels: dict[str, str]) -> None:
     for alert in {alert.kind: alert for alert in reversed(tuple(alerts))}.values():
-        text = "1 for each kind of alert of a worker, or of the session."
+        text = "1 for each kind of alert that a worker or the session has."
         scrape.add("gmg_alert", text, 1, **labels, kind=alert.kind, severity=alert.severity.value)
 
 
@@ -177,7 +177,7 @@ def _write_gpu(scrape: _Scrape, gpu: Gpu, sample: GpuSample, labels: dict[str, s
         scrape.add(name, text, getattr(sample, field), scale, **labels)
     scrape.add("gmg_gpu_energy_joules_total", "Energy used since the driver was loaded.", sample.energy_j, **labels)
     for reason in sample.throttle or ():
-        scrape.add("gmg_gpu_throttle_reason", "1 for each reason that the GPU throttles.", 1, **labels, reason=reason)
+        scrape.add("gmg_gpu_throttle_reason", "1 for each reason why the GPU is throttled.", 1, **labels, reason=reason)
 
 
 def _labels(session: str, slot: Slot) -> dict[str, str]:

@@ -75,7 +75,7 @@ def _noise(pairs: Sequence[tuple[MeasuredRate, MeasuredRate]]) -> tuple[float, i
 
 
 def _variance(run: MeasuredRate) -> tuple[float, int] | None:
-    """Returns the relative variance of a run's mean, and the number of its blocks; None if there are too few."""
+    """Returns the relative variance of a run's mean, and the number of merged blocks; None if too few or 0."""
     if len(run.blocks) < _MIN_BLOCKS or min(run.blocks) <= 0:
         return None
     merged = math.ceil(len(run.blocks) / _MAX_BLOCKS)

@@ -70,19 +70,19 @@ class ReportData(Struct, frozen=True):
 
     @property
     def plain_snapshot(self) -> Snapshot | None:
-        """The newest snapshot of a plain run; None in a sweep, or if none was recorded."""
+        """The newest snapshot of a plain run; None for jobs from a queue, or if none was recorded."""
         return self.snapshot if self.snapshot is not None and self.snapshot.queue is None else None
 
     @property
     def alerts(self) -> list[tuple[str, Alert]]:
-        """The warnings and errors, each with its worker, or with its job if that came from a queue."""
+        """The warnings and errors, each with the name of its worker's slot, or of its job if jobs came from a queue."""
         if self.plain_snapshot is not None:
             return [(worker.slot, alert) for worker in self.plain_snapshot.workers for alert in urgent(worker.alerts)]
         return [(job.name, alert) for job in self.jobs for alert in urgent(job.last.alerts)]
 
     @property
     def rate(self) -> Fps | None:
-        """The sum of the rates of a plain run's workers that have not failed; None without rates, or in a sweep."""
+        """The sum of the rates of a plain run's workers that have not failed; None if unknown, or for a queue."""
         ranks: dict[object, list[Attempt]] = {}
         for job in () if self.queued else self.jobs:
             if job.state is not WorkerState.FAILED:
@@ -195,7 +195,7 @@ class ReportData(Struct, frozen=True):
         return sorted(by_reason.values(), key=lambda failure: -len(failure.names))
 
     def sorted_rows(self, best: str | None) -> tuple[list[JobRecord], Column[JobRecord] | None, str]:
-        """Sorts the rows by `best`, else by the sweep's own column, if that exists. Returns the results of `sort_jobs`.
+        """Sorts the rows by `best`, else by the sweep's column, if any. Returns what `sort_jobs` does, with hints.
 
         Raises `GmgError` if there is no column `best`.
         """
@@ -245,7 +245,7 @@ def collect(entry: SessionEntry, stored: Stored) -> ReportData:
 
 
 def _conclude(job: JobRecord, entry: SessionEntry, until: float) -> JobRecord:
-    """Returns a job of a session without an engine; one without a recorded end has failed, or waits again if queued.
+    """Returns a job as it is without its engine: one without a recorded end failed, was stopped, or waits in the queue.
 
     A killed engine records no ends. After a full disk, an end may be in the session's record but not in the store.
     """
@@ -309,6 +309,6 @@ def sort_jobs(jobs: Sequence[JobRecord], best: str | None) -> tuple[list[JobReco
 
 
 def best_job(jobs: Sequence[JobRecord], column: Column[JobRecord]) -> JobRecord | None:
-    """Returns the first of the sorted jobs that has finished with a known value in the column; None without one."""
+    """Returns the first of the sorted jobs that has finished with a known value in the column; None if none has."""
     finished = (job for job in jobs if job.state is WorkerState.FINISHED and is_known(column.value(job)))
     return next(finished, None)

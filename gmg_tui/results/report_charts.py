@@ -1,4 +1,4 @@
-"""Charts of pages as plotly figures: slots over time, jobs, a tuning's curve, and the rates of a comparison."""
+"""The charts of report pages, as plotly figures: slots over time, jobs, tunings, and the rates of a comparison."""
 
 import math
 import time
@@ -100,7 +100,7 @@ def draw_timeline(data: ReportData, stored: Stored) -> Figure:
 
 
 def _axis_top(rows: Iterable[MetricsRow]) -> float | None:
-    """Returns the top of the rates' axis, without outliers and each job's first seconds; None to fit all rates."""
+    """Returns the top of the rates' axis, ignoring outliers and each job's first seconds; None to fit all rates."""
     starts: dict[tuple[str, int | None], float] = {}
     timed = [(row, starts.setdefault((row.slot, row.job), row.time)) for row in rows if row.fps is not None]
     rates = sorted(row.fps or 0.0 for row, start in timed if row.time - start >= SETTLE_S)
@@ -179,7 +179,7 @@ def draw_rates(comparison: Comparison) -> Figure:
 
 
 def apply_style(figure: Figure, height: int = _PLAIN_PX) -> Figure:
-    """Sets the style of a figure, without its colours, which the page takes from the theme; returns the figure."""
+    """Sets the style of a figure, except colours, which the page takes from the theme; returns the figure."""
     font = {"family": "system-ui, sans-serif", "size": 12}
     figure.update_layout(template="none", paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", font=font)
     figure.update_xaxes(zeroline=False)

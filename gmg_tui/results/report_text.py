@@ -29,7 +29,7 @@ _TRIAL_STYLES: dict[str, str] = {
 
 
 def render_end(session: Session, snapshot: Snapshot) -> list[str]:
-    """Returns the lines to print at a session's end: a plain run's table, a tuning's answer, or the place of the logs.
+    """Returns the lines to print at a session's end: a plain run's table, a tuning's answer, or the logs' folder.
 
     The `sweep` command prints its table itself.
     """
@@ -75,7 +75,7 @@ def render(data: ReportData, best: str | None, width: int | None, colour: bool) 
 
 
 def _render_metrics(data: ReportData, width: int | None, colour: bool) -> Iterator[str]:
-    """Yields the lines of a table of the metrics, on a terminal only of the first ones."""
+    """Yields the lines of a table of the metrics; on a terminal, only of the first ones."""
     shown = data.metrics[: None if width is None else metric_curves.MAX_ROWS]
     if shown:
         metric_columns = metric_curves.columns(shown, "of job" if data.queued else "of worker")
@@ -120,7 +120,7 @@ def _footer(data: ReportData) -> Iterator[str]:
         # A user's stops need no explanation; a signal stops all for the same reason.
         yield from sorted({job.reason for job in data.jobs if job.state is WorkerState.STOPPED and job.reason})
     if data.interrupted:
-        yield f"{units.count(data.interrupted, 'job')} interrupted, to run again when the session is continued"
+        yield f"{units.count(data.interrupted, 'job')} interrupted, to be run again when the session is resumed"
     yield from data.slow_slots
     sweep = data.session.spec.sweep
     if sweep is not None:

@@ -32,7 +32,7 @@ def render_lines(
     """Returns the lines of a table: headings, rows, and a note that names the columns that did not fit.
 
     Omits columns without any value, unless `keep_empty`, then those of the lowest priority until the table fits `width`,
-    which is None for no limit, as in a pipe. `styles` maps texts in a column `state` to Rich styles.
+    where None means no limit, as in a pipe. `styles` maps texts in a column `state` to Rich styles.
     """
     from rich.console import Console  # imported late: this takes longer than the rest of a command
     from rich.table import Table

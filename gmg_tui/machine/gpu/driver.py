@@ -103,7 +103,7 @@ def gpu_trouble(error: pynvml.NVMLError | NvmlUnavailable) -> str:
 
 def timeout_text(waited_s: float) -> str:
     """Returns the message for a call that timed out after `waited_s`."""
-    return f"the NVIDIA driver has not answered for {waited_s:.0f} s; `dmesg` may have the cause"
+    return f"the NVIDIA driver has not answered for {waited_s:.0f} s; `dmesg` may show the cause"
 
 
 def call_driver(function: Callable[[], _T]) -> _T:

@@ -81,8 +81,8 @@ async def test_sessions_that_cannot_be_compared_are_reported_and_failed_workers_
     out = report("old", "new")[0]
     assert "not comparable: different scripts do different work in a step" in out
     assert "not comparable: only old ran on simulated GPUs" in out
-    assert "old: failed and left out: gpu1" in out
-    assert "new: ran for less than 10 s and left out: gpu0" in out
+    assert "old: excluded (failed): gpu1" in out
+    assert "new: excluded (ran for less than 10 s): gpu0" in out
     assert "%" not in out
 
 
@@ -90,7 +90,7 @@ async def test_excluded_workers_are_in_no_total() -> None:
     await _session("old", {"gpu0": 1000.0, "gpu1": 1010.0})
     await _session("new", {"gpu0": 1100.0, "gpu1": None})
     lines = report("old", "new")[0].splitlines()
-    assert "new: failed and left out: gpu1" in lines
+    assert "new: excluded (failed): gpu1" in lines
     assert [line.split() for line in lines if line.startswith("total")] == [
         ["total", "of", "1", "slot", "1,000", "1,100", "+10.0", "%"]
     ]
@@ -124,7 +124,7 @@ async def test_a_value_whose_trials_are_all_short_is_named_once() -> None:
     short = {"n_envs=64,gpu0": 9.0, "n_envs=64,gpu1": 9.0}
     for name in ("one", "two"):
         await _session(name, dict(short), running_s=1.0, tune=tunings.SPEC, sweep=SweepSpec(), snapshot=of_tuning)
-    assert "one: ran for less than 10 s and left out: n_envs=64\n" in report("one", "two")[0]
+    assert "one: excluded (ran for less than 10 s): n_envs=64\n" in report("one", "two")[0]
 
 
 async def test_a_slower_session_fails_the_command_but_an_equal_one_does_not() -> None:
