@@ -19,7 +19,7 @@ from gmg_tui.model import Attempt, Checkpoint
 from gmg_tui.model.worker import MAX_JOB_CHECKPOINTS
 
 MAX_CHECKPOINTS = 20
-"""Newest checkpoints to keep per attempt, if it did not begin with more."""
+"""Maximum checkpoints to keep per attempt, the newest, unless it began with more."""
 _NOBODY_UID = 65534
 MAX_ENTRIES = 10_000
 """Folder entries to search for a renamed file."""
@@ -28,7 +28,7 @@ _MAX_SKEW_S = 600.0
 
 
 class Trust(NamedTuple):
-    """The users whose files may be loaded, although that may run code.
+    """The users whose files may be loaded, although loading may run code.
 
     These are this user, root, anyone who could change the workers' code anyway, and owners of folders that one of this user's
     groups shares.
@@ -42,7 +42,7 @@ class Trust(NamedTuple):
     marks: tuple[str, ...] = ()
 
     def distrust_reason(self, path: str, status: os.stat_result) -> str | None:
-        """Returns the reason to distrust an open file, which another user owns or could replace, or None. Raises `OSError`."""
+        """Returns the reason to distrust an open file, such as its owner; None if it is trusted. Raises `OSError`."""
         *parents, (_, target, _) = components(Path(path))
         if not _is_own(status):
             return f"belongs to {user_name(status.st_uid)}"
@@ -75,9 +75,9 @@ def merge(*lists: Iterable[Checkpoint], limit: int = MAX_JOB_CHECKPOINTS) -> tup
 
 
 def before_nan(*ranks: Attempt) -> tuple[Checkpoint, ...]:
-    """Returns the checkpoints that all `ranks` of an attempt saved before a metric became NaN.
+    """Returns the checkpoints that any of an attempt's `ranks` saved before a metric became NaN.
 
-    If the attempt itself saved none before that, also drops the one that it continued from, as it leads to NaN.
+    If the attempt itself saved none before that, also drops the one that it continued from, as that one leads to NaN.
     """
     saved, origins = merge(*(rank.checkpoints for rank in ranks)), {rank.continued_from for rank in ranks}
     nan = min((alert.since for rank in ranks for alert in rank.alerts if alert.kind == "nan"), default=None)
@@ -90,7 +90,7 @@ def before_nan(*ranks: Attempt) -> tuple[Checkpoint, ...]:
 
 
 def newest_intact(checkpoints: Sequence[Checkpoint], trust: Trust) -> Checkpoint | str:
-    """Returns the newest complete and readable checkpoint (an export only as a last resort), or the reason for having none.
+    """Returns the newest complete and readable checkpoint (an export only as a last resort), or why there is none.
 
     Finds files that the script has renamed within their folder. May block on a disk.
     """
@@ -124,11 +124,11 @@ def _current_path(checkpoint: Checkpoint) -> str:
 def _defect(path: str, checkpoint: Checkpoint, trust: Trust) -> str | None:
     """Returns the reason why a file cannot be loaded; None if it can.
 
-    It must be the saved file, or written later: a node could name any file of the machine that continues.
+    It must be the saved file, or written later: otherwise a node could name any file on the machine that continues.
     """
     try:
-        if not stat.S_ISREG(Path(path).stat().st_mode):  # opening it may have an effect
-            return "is no file"
+        if not stat.S_ISREG(Path(path).stat().st_mode):  # opening others may have side effects
+            return "is not a file"
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)
@@ -146,18 +146,18 @@ def _defect(path: str, checkpoint: Checkpoint, trust: Trust) -> str | None:
 
 
 def _is_own_entry(path: Path) -> bool:
-    """True for a file or link of this user or root: anyone can create one in a shared folder, and so mark it."""
+    """True for a file or link of this user or root: in a shared folder, any other user could create one."""
     with suppress(OSError):
         return _is_own(path.lstat())
     return False
 
 
 def _is_own(status: os.stat_result) -> bool:
-    """True for a file of this user or root. On a network disk, root's may be nobody's (`root_squash`, exports(5))."""
+    """True for a file of this user or root. Root's may belong to nobody on a network disk (root_squash, exports(5))."""
     user = os.geteuid()
     return status.st_uid in (user, 0) or (user == 0 and status.st_uid == _NOBODY_UID)
 
 
 def _is_shared(status: os.stat_result) -> bool:
-    """True for a folder that its group may change, and no others."""
+    """True for a folder that its group may change, but other users may not."""
     return stat.S_ISDIR(status.st_mode) and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) == stat.S_IWGRP

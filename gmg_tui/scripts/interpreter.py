@@ -35,7 +35,7 @@ print("managed" if managed else "pip" if u.find_spec("pip") else "none")
 def default_python(environ: Mapping[str, str]) -> str:
     """Returns the interpreter of the active virtualenv or conda environment, else the one that runs gmg-tui.
 
-    If the latter lacks Genesis and the first `python` on PATH has it, as in a container, returns that one.
+    If the latter lacks Genesis, but the first `python` or `python3` on PATH has it (in a container), returns that one.
     """
     active = next((python for python in _active_pythons(environ) if os.access(python, os.X_OK)), None)
     if active is not None:
@@ -80,7 +80,7 @@ def is_own(python: str) -> bool:
 def check_python(path: str) -> str:
     """Returns the absolute path of an interpreter; a bare name is looked up in `PATH`.
 
-    Keeps links, as a virtualenv's interpreter is one. Raises `GmgError` if it is no interpreter, or does not answer.
+    Keeps links, as a virtualenv's interpreter is one. Raises `GmgError` if it is not Python 3, or does not answer.
     """
     # A Path would drop the `./` of `./python`, which would then be looked up in `PATH`.
     program = shutil.which(os.path.expanduser(path))  # noqa: PTH111

@@ -299,7 +299,7 @@ def test_a_file_that_was_there_before_is_no_checkpoint_unless_it_is_the_one_that
 def test_a_pipe_is_not_opened_to_see_whether_it_is_a_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    assert _reason((Checkpoint(str(path), 1.0),)).endswith("is no file")
+    assert _reason((Checkpoint(str(path), 1.0),)).endswith("is not a file")
     with pytest.raises(OSError, match="No such device or address"):
         os.open(path, os.O_WRONLY | os.O_NONBLOCK)
 

@@ -27,11 +27,11 @@ from gmg_tui.model import Phase, RunSpec, StartMode
 from gmg_tui.scripts.interpreter import version_numbers, versions
 
 STALE_S = 60.0
-"""Age of a lock that no process holds any more."""
+"""Age above which no process holds a lock any more."""
 
 CACHE_LIMIT = "QD_OFFLINE_CACHE_MAX_SIZE_OF_FILES"
 LARGE_LIMIT = (1 << 31) - 1
-"""Bytes; the limit that Genesis sets since version `_LIMIT_SINCE`."""
+"""Bytes; the limit that Genesis has set since version `_LIMIT_SINCE`."""
 _LIMIT_SINCE = (1, 4, 5)
 _COMPILER_LIMIT = 100 << 20
 
@@ -41,7 +41,7 @@ _LOCK_NAMES = ("qdcache.lock", "ptxcache.lock", "ticache.lock", "metadata.lock")
 PHASE_TIMES = "phase_times"
 """The folder with a file for each script and its arguments, beside the sessions' folder."""
 MAX_FILES = 200
-"""Files to keep in that folder, the newest."""
+"""Maximum files to keep in that folder, the newest."""
 _MAX_FILE_BYTES = 1 << 16
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d_,]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.])")
 _SEED = re.compile(r"seed(?:$|=)", re.IGNORECASE)
@@ -115,7 +115,7 @@ def has_kernels(environ: Mapping[str, str], cwd: str) -> bool:
 def remove_stale_locks(environ: Mapping[str, str], cwd: str = "") -> tuple[Path, ...]:
     """Removes stale locks from the kernel caches of a worker with this environment. Returns their paths.
 
-    Leaves caches alone that another user could change.
+    Skips caches that another user could change.
     """
     # Before Genesis 0.4 the compiler was Taichi or GsTaichi.
     old_caches = [
@@ -177,7 +177,7 @@ class PhaseTimes(Struct):
 
 
 class ScriptTimes:
-    """The histories of a session's script by its arguments, kept in a folder of the user's state."""
+    """The histories of a session's script by its arguments, kept in a folder of `state_folder`."""
 
     def __init__(self, spec: RunSpec, state_folder: Path, *, on_gpu: bool) -> None:
         self._folder = state_folder / PHASE_TIMES

@@ -40,7 +40,7 @@ class Environment(NamedTuple):
     unset: tuple[str, ...]
     """The variables of gmg-tui's own environment that are withheld."""
     full: dict[str, str]
-    """The complete environment: gmg-tui's own without `unset`, with `set`."""
+    """The complete environment: gmg-tui's own, without `unset` and with `set`."""
 
 
 def worker_environment(
@@ -63,16 +63,16 @@ def worker_environment(
         slot: The worker's slot.
         own: The `GMG_…` variables.
         gpu_index: Current NVML index of the slot's GPU; None on a CPU slot.
-        egl_index: Index of that GPU among the EGL devices, which MuJoCo shares. None if unknown: `EGL_DEVICE_ID` is unset
-            then, so that Genesis (since 0.3.0) tries all devices.
+        egl_index: Index of that GPU among the EGL devices, which MuJoCo shares. None if unknown: `EGL_DEVICE_ID` is
+            unset then, so that Genesis (since 0.3.0) tries all devices.
         threads: The worker's share of the usable CPUs; variables in `base` take precedence.
         extra: The worker's `--env`, placeholders filled in; overrides everything but `own`.
         robosuite: True if the interpreter has robosuite, which asserts that `MUJOCO_EGL_DEVICE_ID` is a number in
             `CUDA_VISIBLE_DEVICES` (1.4.1, utils/binding_utils.py), so that it must be unset.
         rank_variables: The variables of a rank.
-        devices: The values of `CUDA_VISIBLE_DEVICES`; empty for the slot's GPU alone.
+        devices: The entries of `CUDA_VISIBLE_DEVICES`; empty for the slot's GPU alone.
 
-    Raises `ValueError` if `gpu_index` is None on a GPU slot; the worker would take GPU 0.
+    Raises `ValueError` if `gpu_index` is None for a whole GPU: the worker would take GPU 0.
     """
     settings = _device(slot, gpu_index, egl_index)
     if slot.gpu is not None:

@@ -20,7 +20,7 @@ from gmg_tui.scripts.probe.reports import Reports
 from gmg_tui.scripts.probe.site import gmg_probe as probe
 
 PREFIX, _RANDOM_CHARS = "gmg-probe-", 8
-"""Prefix of an attempt's folder, and the random characters at its end, after the session and a dot."""
+"""Prefix of an attempt's folder, and number of random characters at its end, after the session and a dot."""
 WINDOW_S = 10.0
 """Window of the current rate, seconds."""
 _PAUSE_TOLERANCE_S = 3.0
@@ -76,13 +76,13 @@ class _Counter:
         self.words = dict.fromkeys(probe.NAMES, 0)
         self._first: _Moment | None = None
         self._last: deque[_Moment] = deque()
-        """The counts of the last seconds, once a second."""
+        """The counts of the last seconds, about one a second."""
         self._marks: deque[_Moment] = deque()
         """The counts at long pauses, as between a trainer's rollouts, so that whole periods lie between them."""
 
     @property
     def valid(self) -> bool:
-        """True once a probe with this layout has written it."""
+        """True once a probe with this layout has written the file."""
         return self.words["magic"] == probe.MAGIC
 
     def read(self, now: float) -> None:
@@ -119,7 +119,7 @@ class _Counter:
         return 2 * self.words["long_ns"] / 1e9
 
     def rate(self, now: float) -> float | None:
-        """Returns the recent environment steps per second; None before the second reading with more steps."""
+        """Returns the recent environment steps per second; None before the second step, or if implausible."""
         if self.words["steps"] < 2:
             return None
         moments = self._marks if self._has_whole_periods(now) else self._last
@@ -141,7 +141,7 @@ class _Counter:
 
     @property
     def all_times(self) -> _Times | None:
-        """The breakdown of the time from the first step to the last; None before the second reading with more steps."""
+        """The breakdown of the time from the first reading to the last; None until a reading has more steps."""
         return _between(self._first, self._last[-1]) if self._first is not None else None
 
     def _is_pausing(self, now: float) -> bool:
@@ -231,7 +231,7 @@ class Counts:
         return self._locked and self._locked.path
 
     def fps(self, printed: Fps | None) -> Fps | None:
-        """Returns the counted rates, together with the `printed` numbers; only these before the second step."""
+        """Returns the counted rates, together with the `printed` ones; only the latter before the second step."""
         if not self.seconds:
             return printed
         rate = self.env_steps / self.seconds
@@ -289,7 +289,7 @@ class Counts:
             self._peak_rate = max(self.rate, self._peak_rate or 0.0)
 
     def shares(self, now: float | None = None) -> Shares | None:
-        """Returns the shares of the processes' time in the last seconds, or since the first step if `now` is None.
+        """Returns the shares of the processes' time in the last seconds, or since the first reading if `now` is None.
 
         None if unknown.
         """

@@ -42,7 +42,7 @@ class Format(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check(patterns: Sequence[str], where: str = "--pattern") -> tuple[str, ...]:
-    """Checks and returns the patterns; `where` is their option or key, for the errors.
+    """Checks and returns the patterns; `where` is their option or key, for error messages.
 
     Raises `GmgError` for one that is not a regular expression, cannot be matched in linear time, or has no known group.
     """

@@ -69,7 +69,7 @@ class Overflows:
 
 
 class SavedPaths:
-    """The newest paths of one attempt, as printed (`Saved model to runs/a/model_100.pt`), oldest first (`paths`)."""
+    """The newest paths that one attempt printed (`Saved model to runs/a/model_100.pt`), oldest first (`paths`)."""
 
     def __init__(self) -> None:
         self.paths: deque[str] = deque(maxlen=_MAX_PATHS)

@@ -120,7 +120,7 @@ def _names_progress(line: str, progress: re.Match[str]) -> bool:
 
 
 def _bare_pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Yields pairs separated by spaces only, if the text consists of such pairs and any value has a fraction.
+    """Yields pairs separated by spaces only, if the text consists of such pairs and at least one value has a fraction.
 
     Amounts with a unit, such as `12.3 ms`, may stand between them.
     """

@@ -38,7 +38,7 @@ _INTEGERS = range(-(2**63), 2**64)
 def _objects(block: bytes, mark: bytes, max_bytes: int | None = None) -> Iterator[tuple[dict[str, Any], str]]:
     """Yields the JSON object after `mark` on each line with one (empty if invalid), and the error (empty if valid).
 
-    A logger's prefix may precede the mark. A line that only quotes one, as in a traceback, is no error.
+    A logger's prefix may precede the mark. A line that only quotes a mark, as in a traceback, is not an error.
     """
     for line in block.splitlines() if mark in block else ():
         prefix, mark_found, text = line.partition(mark)
@@ -129,7 +129,7 @@ class ReportedResults:
     Attributes:
         values: The values by name.
         explicit: The names of `gmg:result` lines, whose values other lines do not replace.
-        trouble: The last reason for ignoring a line; None if there was none.
+        trouble: The last reason for ignoring a line or result; None if there was none.
     """
 
     def __init__(self, names: set[str] | None = None) -> None:

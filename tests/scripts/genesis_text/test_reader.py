@@ -189,7 +189,7 @@ _LOCK_WARNING = "kernel cache locked, kernels may need recompiling: /c/qdcache.l
             + logged(DEVICE.format("AMD EPYC", "cpu")),
             "fell back to the CPU (AMD EPYC): Genesis found no usable GPU",
         ),
-        (True, logged(DEVICE.format("AMD EPYC", "cpu")), "runs on the CPU (AMD EPYC), not on the GPU of its slot"),
+        (True, logged(DEVICE.format("AMD EPYC", "cpu")), "is running on the CPU (AMD EPYC), not on the GPU of its slot"),
         (True, b"[W 12/20/24 10:00:00.000 1] [misc.py:x@7] Arch=[cuda] is not supported, falling back to CPU\n", "fell back to the CPU: Genesis found no usable GPU"),
         (False, logged(DEVICE.format("AMD EPYC", "cpu")) + logged("Software rendering context detected. Sha"), None),
         (

@@ -13,9 +13,9 @@ class FailureKind(StrEnum):
     """The kind of a failure; it decides whether a retry can help."""
 
     CACHE_RACE = "cache race"
-    """Two workers wrote one mesh cache file at the same time."""
+    """Two workers wrote the same mesh cache file at the same time."""
     FOLDER_RACE = "folder race"
-    """Two workers made or removed one folder at the same time."""
+    """Two workers made or removed the same folder at the same time."""
     MEMORY = "out of memory"
     """The GPU's memory is full."""
     HOST_MEMORY = "out of host memory"

@@ -19,7 +19,7 @@ _MIN_TAIL_BYTES = 128 << 10
 _MAX_LINE_BYTES = 4096
 SEE_LOG = "it will fail the same way again: see its log"
 """The advice on an exception without a sign."""
-_SEE_FILE = "it will fail the same way again: its error.json, in the session's folder ranks, has the traceback"
+_SEE_FILE = "it will fail the same way again: its error.json, in the session's ranks folder, has the traceback"
 
 
 class Failure(NamedTuple):
@@ -67,7 +67,7 @@ _ENQUEUED = re.compile(rb"[Ll]ast enqueued (?:NCCL )?work: (-?\d{1,20})[,.]")
 """The last collective that a rank has entered. The others wait for the rank with the lowest number."""
 _WATCHDOG = re.compile(rb"ProcessGroupNCCL's watchdog got stuck for (\d{1,9}) seconds")
 _JOINED = re.compile(rb"Timed out after (\d{1,9}) seconds waiting for clients\. (\d{1,9})/(\d{1,9}) clients joined")
-"""Seconds, ranks that joined, and all ranks (torch's `TCPStore.cpp`)."""
+"""Seconds, ranks that joined, and size of the group (torch's `TCPStore.cpp`)."""
 _TENSORFLOW_INFO = re.compile(rb"[\d-]{10} [\d:.]{8,18}: I ")
 _PREFIXES = (b"gmg:result ", b"gmg:fps ")
 """Prefixes of lines with a script's figures."""
@@ -167,12 +167,12 @@ def _names_signal(text: str, signal_text: str) -> bool:
 
 
 def _signal_of_status(status: int) -> str | None:
-    """Returns the signal behind a wrapper's exit status: 128 + n from a shell, 256 - n from `sys.exit(-n)`; None if none."""
+    """Returns the signal behind a wrapper's exit status: 128 + n (a shell's) or 256 - n (`sys.exit(-n)`); else None."""
     return _signal_name(status - 128) or (_signal_name(256 - status) if status in _NEGATIVE_STATUS else None)
 
 
 def explain_recorded(recorded: torchrun.RecordedError) -> Failure:
-    """Returns the failure of a script that wrote an `error.json`."""
+    """Returns the failure that an `error.json` describes."""
     texts = [line.encode(errors="replace") for line in f"{recorded.traceback}\n{recorded.message}".splitlines()]
     failure = explain(1, [text for text in texts if text.strip()])
     if failure.kind is FailureKind.UNKNOWN:

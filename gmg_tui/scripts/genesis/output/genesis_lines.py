@@ -28,7 +28,7 @@ class GenesisLines(LineReader):
         backend: `cuda`, `cpu` …
         version: The version of Genesis.
         smoothed: True if this version prints moving averages.
-        mode: The options of `gs.init` that it prints, by name.
+        mode: The options of `gs.init` that Genesis prints, by name.
         rest: The last block without its progress lines, for the next readers; empty if it had no other lines.
     """
 
@@ -94,7 +94,7 @@ class GenesisLines(LineReader):
             self._on_cpu = ""
             if self._gpu_slot and self.backend == "cpu":
                 fell_back = f"fell back to the CPU ({self.device}): Genesis found no usable GPU"
-                chosen = f"runs on the CPU ({self.device}), not on the GPU of its slot"
+                chosen = f"is running on the CPU ({self.device}), not on the GPU of its slot"
                 self._on_cpu = fell_back if self._fell_back else chosen
         version = line_patterns.VERSION.search(text)
         if version is not None:

@@ -11,7 +11,7 @@ from gmg_tui.model import Phase
 from gmg_tui.model.text import visible
 from gmg_tui.scripts.genesis.output.log_text import HEAD
 
-# Possessive repetitions (`++`) match the same here, as no expression repeats its next character, and never backtrack.
+# Possessive repetitions (`++`) never backtrack, and lose no match here: none is followed by what it repeats.
 NUMBER: Final = rb"\d{1,24}+(?:,\d{3}){0,8}+(?:\.\d{1,6}+)?+"
 """A number as Genesis writes it, with thousands commas."""
 _COLOUR = rb"(?:\x1b\[[\d;]{0,16}+m){0,4}+"
@@ -59,7 +59,7 @@ SOFTWARE_RENDERING: Final = b"Software rendering context detected"
 DEVICE: Final = re.compile(rb"Running on \[(?P<name>.*)\] with backend <?(?:gs\.)?(?P<backend>\w{1,20})")
 VERSION: Final = re.compile(rb"Genesis initialized\..*?version: (?P<version>[\w.+-]{1,40})")
 MODE: Final = re.compile(rb"(debug|precision|performance): (\w{1,20})")
-"""The options in the same line that change the computation of a step, such as 1.4's performance mode."""
+"""The options, in the line of `VERSION`, that change the computation of a step, such as 1.4's performance mode."""
 NO_BACKEND: Final = re.compile(
     rb"Backend <?(?:gs\.)?\w+>? not available on this machine\. Falling back to CPU|falling back to CPU"
 )
@@ -74,7 +74,7 @@ LIBRARY: Final = re.compile(
     rb"|\s|libEGL|libGL|MESA|INFO:genesis:|WARNING:genesis:"
     rb"|.{0,500}?\w{0,60}(?:Warning|warning):"  # Python's warnings; the source line below is indented
 )
-"""The beginning of a plain line, indentation included, that a library rather than the script prints while Genesis starts."""
+"""The beginning of a plain line, with its indentation, that a library rather than the script prints during startup."""
 
 REPORTED: Final = "gmg:fps "
 """The beginning of a line of `gmg_tui.report_fps`."""

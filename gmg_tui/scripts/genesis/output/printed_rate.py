@@ -37,7 +37,7 @@ class PrintedRate:
         self._samples = 0
         self._is_exact = True
         self._previous: float | None = None
-        """The last number of this scene."""
+        """The last number of the current scene."""
         self._previous_steps: float | None = None
         self._counted_until: float | None = None
         """The end of the counted steps, monotonic seconds."""

@@ -25,7 +25,7 @@ _MAX_SILENT_LINES = 1000
 """Lines of a block to search for the end of a silent phase."""
 _UNINDENTED = re.compile(rb"(?:\A|(?<=[\r\n]))[^ \t\r\n][^\r\n]*[\r\n]?")
 _ETA_LINES = 20
-"""Progress lines for the estimate of the remaining time, the newest."""
+"""Newest progress lines from which the remaining time is estimated."""
 
 _STATES = {
     Phase.IMPORTING: WorkerState.STARTING,
@@ -74,7 +74,7 @@ class Pace:
 class Reader:
     """Reads the output of one attempt, both streams together, block by block, in bounded memory.
 
-    The user's `formats` precede Genesis' lines, and these a trainer's. The probe reports phases too (`reach`).
+    The user's `formats` take precedence over Genesis' lines, and those over a trainer's. The probe also reports phases.
 
     Attributes:
         state: The worker's state in this phase; while kernels are saved, the state before.
@@ -86,7 +86,7 @@ class Reader:
         metrics: The newest value of each named number.
         n_envs: Environments, as printed; None if not printed.
         saved: The files that the script printed as saved.
-        is_complete: True once the script has ended by itself.
+        is_complete: True once the script has ended with exit code 0.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Reader:
         formats: Sequence[Format] = (),
         args: Sequence[str] = (),
     ) -> None:
-        """Reads a worker on a GPU (`gpu_slot`) or the CPU, possibly a `rank` of a group.
+        """Reads the output of a worker on a GPU (`gpu_slot`) or the CPU, possibly a `rank` of a group.
 
         `started` is its start, monotonic seconds (None for the time of its first block); `args` are the script's.
         """
@@ -209,7 +209,7 @@ class Reader:
         return self._is_rank and is_group_rate
 
     def fresh_metrics(self) -> list[tuple[str, float, int | None]]:
-        """Returns names and values of metrics since the last call, each with the script's step (None if unknown)."""
+        """Returns the metrics read since the last call: name, value, and the script's step (None if unknown)."""
         fresh, self._fresh = self._fresh, []
         return fresh
 
@@ -224,7 +224,7 @@ class Reader:
 
     @property
     def is_bar(self) -> bool:
-        """True if its progress comes from a bar, which may measure anything."""
+        """True if `progress` comes from a bar, which may measure anything."""
         return self._progress_from < len(self._readers) and self._readers[self._progress_from].vague
 
     def running_s(self, now: float) -> float:

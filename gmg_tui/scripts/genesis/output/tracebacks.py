@@ -102,7 +102,7 @@ def drop_ignored(lines: Sequence[Line]) -> list[Line]:
 
 
 def last_exception(lines: Sequence[Line]) -> bytes | None:
-    """Returns the line that names the last exception, from a traceback or Genesis' `[ERROR] X: …`; None without one."""
+    """Returns the line that names the last exception, from a traceback or Genesis' `[ERROR] X: …`, if any."""
     for index in range(len(lines) - 1, -1, -1):
         text = lines[index].text
         logged = line_patterns.message(text)
@@ -127,7 +127,7 @@ def last_exception(lines: Sequence[Line]) -> bytes | None:
 
 
 def uncaught_exception(lines: Sequence[Line]) -> bytes | None:
-    """Returns the exception if the lines end with its traceback; None if the script continued."""
+    """Returns the exception if the lines end with its traceback; None otherwise, or for ctrl+c or `SystemExit`."""
     starts = (index for index, line in enumerate(lines) if line.text.startswith(TRACEBACK) or line.text == _GROUP)
     start = max(starts, default=None)
     if start is None:

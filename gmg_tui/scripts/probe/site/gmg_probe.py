@@ -36,7 +36,7 @@ NAMES = (
 )
 WORDS = Struct(f"{len(NAMES)}q")
 _LONG_PAUSE_WINDOW_NS, _MIN_MARK_GAP_NS = 5_000_000_000, 100_000_000
-"""The time without a long pause that halves `long_ns`, and the shortest time between two marks."""
+"""The time without a long pause after which `long_ns` is halved, and the shortest time between two marks."""
 
 
 class _Counts:
@@ -232,7 +232,7 @@ def _call_then(original, report):
 
 
 def _report(original, form):
-    """Wraps a call that reports metrics; `form` is that of its arguments."""
+    """Wraps a call that reports metrics; `form` names the form of its arguments."""
     return _call_then(original, _reports.METRICS[form])
 
 
@@ -290,7 +290,7 @@ def _wrap(module):
 
 
 class _Finder:
-    """Wraps the functions of the modules in `calls.txt` once these have been executed."""
+    """Wraps the functions of the modules in `calls.txt` once those modules have been executed."""
 
     def find_spec(self, name, path=None, target=None):
         calls = [row[0] for row in _rows if row[1] == name]

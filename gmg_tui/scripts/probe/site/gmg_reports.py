@@ -22,12 +22,12 @@ RECORD = Struct("<HHqqqdq")
 METRIC, STATE, EXPORT = range(1, 4)
 """Kinds. The numbers of a metric are step, 0 and value; of a file, size in bytes, environment steps and inode."""
 NO_STEP = -(2**63)
-"""The step of a metric without one."""
+"""The step of a metric without a step."""
 UNKNOWN = -1
 """The size of a file that the script opened itself, and may not have completed."""
 MAX_NAME_BYTES, MAX_PATH_BYTES = 200, 4096
 _LOCK_TIMEOUT_S = 0.001
-"""Seconds to wait for the lock; a report that a signal handler has interrupted never releases it."""
+"""Seconds to wait for the lock; a report cannot release it while a signal handler interrupts it."""
 
 
 class Ring:
