@@ -97,7 +97,7 @@ def checkpoint_values(path: Path) -> dict[str, object]:
 def values_for(slot: Slot, index: int, count: int, gpu_index: int | None) -> dict[str, object]:
     """Returns the values of `WORKER_NAMES` for worker `index` of `count` on `slot`, the same for each attempt.
 
-    `{gpu}` is the NVML index of its GPU, not the CUDA ordinal, which is 0 in every worker; on a CPU slot (None) it
+    `{gpu}` is the NVML index of the slot's GPU, not the CUDA ordinal, which is 0 in every worker; on a CPU slot it
     is the worker's number, so that command lines for GPUs still distinguish the workers.
     """
     return {

@@ -18,7 +18,7 @@ from gmg_tui.session.store.writer import StoreWriter
 
 _KILLED = "interrupted: the engine was killed"
 _Abandoned = Mapping[int, Iterable[Checkpoint]]
-"""Checkpoints that processes reported to a killed engine, which may not have read all, by PID."""
+"""Checkpoints that processes reported to a killed engine, by PID; it may not have read them all."""
 
 
 class JobQueue:
@@ -76,7 +76,7 @@ class JobQueue:
         return self._states[state]
 
     def ordered_numbers(self) -> list[int]:
-        """Returns all jobs' numbers: of ended jobs in ending order, then of running, then of waiting ones."""
+        """Returns all jobs' numbers: first ended jobs in ending order, then running ones, then waiting ones."""
         return [*self._ended, *self._running, *self._waiting]
 
     def next_jobs(self) -> Iterator[JobRecord]:
@@ -84,7 +84,7 @@ class JobQueue:
         return (self.records[number] for number in self._waiting)
 
     def eta_s(self, occupied_s: Mapping[int, float], lanes: int) -> float | None:
-        """Estimates the seconds to the end of all jobs on `lanes` slots from finished jobs' times; None if unknown.
+        """Estimates the seconds until all jobs have ended on `lanes` slots, from finished jobs' times; None if unknown.
 
         `occupied_s` maps each running job's number to the seconds it has occupied its slots.
         """
@@ -157,7 +157,7 @@ class JobQueue:
         return self.records[self._waiting[0]].position - 1.0 if self._waiting else 0.0
 
     def requeue(self, number: int, reason: str) -> JobRecord | None:
-        """Queues a failed job again, before all others. Returns None if it has not failed."""
+        """Queues a failed job again, before all others. Returns its record; None if it has not failed."""
         record = self.records[number]
         if record.state is not WorkerState.FAILED:
             return None
@@ -236,8 +236,8 @@ def restore_queue(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, 
 
 
 def _restore(record: JobRecord, slots: int, abandoned: _Abandoned, *, retry_failed: bool) -> JobRecord:
-    """Returns a job's record for a new engine; it has failed if it needs more slots than there are."""
-    if record.halted and not record.state.ended:  # the engine was killed while it stopped the job
+    """Returns a job's record for a new engine; a job that needs more slots than there are has failed."""
+    if record.halted and not record.state.ended:  # the engine was killed while stopping the job
         return structs.replace(record, state=WorkerState.STOPPED, reason=_KILLED)
     if retry_failed and record.state is WorkerState.FAILED:
         record = structs.replace(record, state=WorkerState.WAITING, reason=None, ended=None)

@@ -249,6 +249,6 @@ async def test_viewers_keep_nobody_out_who_steers() -> None:
         for _ in range(64):
             viewer = await EngineClient.connect(path, readonly=True)
             stack.push_async_callback(viewer.close)
-        with pytest.raises(GmgError, match="64 read-only clients already"):
+        with pytest.raises(GmgError, match="already has 64 read-only clients"):
             await EngineClient.connect(path, readonly=True)
         await (await EngineClient.connect(path)).close()

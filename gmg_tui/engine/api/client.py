@@ -24,14 +24,14 @@ from gmg_tui.session.protocol import Answer, Command, Hello, Lines, Question, To
 _log = logging.getLogger(__name__)
 
 _MAX_OPEN_REQUESTS = 256
-"""Limit of a client's open questions and unread answers."""
+"""Limit on a client's open questions and unread answers."""
 _MAX_LINES_BYTES = 1 << 20
-"""Limit of the lines in a message; beyond this the oldest are left out."""
+"""Size limit of the lines in a message; beyond it, the oldest are left out."""
 _READ_ONLY = "this connection is read-only"
 
 
 class Client:
-    """A client's connection. Once a message is sent, the newest state follows; states are not queued.
+    """A client's connection. States are not queued: once a message is sent, the newest state follows.
 
     Commands run in order as they are read, and never wait for a question;
     questions are answered concurrently.
@@ -56,7 +56,6 @@ class Client:
         self.wake = asyncio.Event()
         self.snapshot_due = False
         self._last_sent: Snapshot | None = None
-        """The last snapshot sent."""
         self._supervisor, self._observer, self._updates = supervisor, observer, updates
         self._watched = watched
         self._answers: deque[Answer] = deque()
@@ -160,7 +159,7 @@ class Client:
             self._reply(_error_answer(request_id, error))
 
     def _apply(self, command: Command) -> None:
-        """Applies a command. Raises `GmgError` if it is not possible."""
+        """Applies a command. Raises `GmgError` if that is not possible."""
         supervisor = self._supervisor
         if supervisor.concluded and not isinstance(command, protocol.End):
             raise GmgError("the session has ended", 1)
@@ -246,7 +245,7 @@ class Updates:
         """Frames of the current snapshot, by the identity of the client's last snapshot."""
 
     def expire(self, newest: Snapshot | None = None) -> None:
-        """Replaces the current snapshot by `newest`; if None, a new one is made when needed."""
+        """Replaces the current snapshot with `newest`; if None, a new one is made when needed."""
         self._snapshot = newest
         self._frames.clear()
 
@@ -258,7 +257,7 @@ class Updates:
         return self._snapshot
 
     def encode(self, last: Snapshot | None) -> bytes:
-        """Returns a frame with the changes since a client's last snapshot, or with all if it has none."""
+        """Returns a frame with the changes since a client's last snapshot, or with everything if `last` is None."""
         if (frame := self._frames.get(id(last))) is None:
             update = Update(self.snapshot)
             if last is not None:

@@ -27,7 +27,7 @@ _SNAPSHOT_DELAY_S = 0.1
 _MIN_LINES_GAP_S = 0.25
 _HELLO_TIMEOUT_S = 5.0
 _MAX_CLIENTS = 64
-"""Limit of the clients with control, and likewise of the read-only clients."""
+"""Limit on clients with control, and separately on read-only clients."""
 _BUFFER_BYTES = 1 << 18
 
 
@@ -44,7 +44,7 @@ class Server:
         self.visited = asyncio.Event()
         """Set once a client with control has connected."""
         self.watched = asyncio.Event()
-        """Set once a client with control watches."""
+        """Set once a client with control has sent `Watch`."""
         self._updates = Updates(observer.snapshot)
         self._clients: set[Client] = set()
         self._snapshot_requested = asyncio.Event()
@@ -136,15 +136,15 @@ class Server:
     def _refusal_reason(self, hello: Hello) -> str | None:
         """Returns the reason to refuse a client; None to accept it."""
         if sum(client.readonly is hello.readonly for client in self._clients) >= _MAX_CLIENTS:
-            return f"the engine has {_MAX_CLIENTS} {'read-only ' if hello.readonly else ''}clients already"
+            return f"the engine already has {_MAX_CLIENTS} {'read-only ' if hello.readonly else ''}clients"
         if hello.session not in ("", self.supervisor.session.id):
-            return "the engine that listens here is another session's"
+            return "the engine listening here belongs to another session"
         if hello.version != protocol.VERSION:
             own_version = self.supervisor.session.version
             if hello.program == own_version:
                 advice = f"to end it and its workers: kill {os.getpid()}"
                 return f"gmg-tui {own_version} has been changed since the session's engine was started; {advice}"
-            return f"the session's engine is gmg-tui {own_version}, this is {hello.program}; use that version for this session"
+            return f"the session's engine is gmg-tui {own_version}, this is {hello.program}; use the engine's version for this session"
         return None
 
     async def _serve(self, client: Client) -> None:
@@ -160,7 +160,7 @@ class Server:
             self._update_events()
 
     def _update_events(self) -> None:
-        """Updates the events and the observer after a change of the clients."""
+        """Updates the events and the observer after a client has come or gone."""
         controlling = sum(not client.readonly for client in self._clients)
         self.observer.clients, self.observer.watched = controlling, bool(self._clients)
         if controlling:
@@ -189,20 +189,20 @@ async def _refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, re
 
 
 _CHECK_INTERVAL_S = 5.0
-"""Interval of checks that the socket exists: systemd removes `$XDG_RUNTIME_DIR` when the user's last login ends, and makes
+"""Interval between checks that the socket exists: systemd removes `$XDG_RUNTIME_DIR` when the user's last login ends, and makes
 an empty one at the next login (user-runtime-dir@.service)."""
 _CLOSE_TIMEOUT_S = 2.0
 """Time limit for a client to read the rest while its connection is being closed."""
 _MAX_ACCEPTS_AT_ONCE = 16
 _BACKLOG = 1024
-"""Connections waiting to be accepted; further ones fail at once (EAGAIN, unix(7))."""
+"""Maximum number of connections waiting to be accepted; further ones fail at once (EAGAIN, unix(7))."""
 _MAX_PENDING = 32
-"""Limit of connections without a `Hello` yet: further ones close the oldest, so that they cannot use up the engine's
+"""Limit on connections without a `Hello` yet: further ones close the oldest, so that they cannot use up the engine's
 descriptors or keep clients out."""
 
 
 class Listener:
-    """Listens at `path`, the first unused one of `paths`, in a folder private to this user, as soon as it is created.
+    """Listens, once created, at `path`: the first of `paths` not in use, in a folder private to this user.
 
     Raises `OSError` if it cannot listen.
     """
@@ -256,7 +256,7 @@ class Listener:
 
 
 async def _close_connection(writer: asyncio.StreamWriter) -> None:
-    """Closes a connection, by force if the client does not read: it would keep its descriptor and buffer."""
+    """Closes a connection, by force if the client does not read: otherwise its descriptor and buffer would stay."""
     writer.close()
     try:
         async with asyncio.timeout(_CLOSE_TIMEOUT_S):

@@ -1,4 +1,4 @@
-"""Launchers list the nodes, and run a program for each that connects its standard streams to the node's agent."""
+"""Launchers list the nodes and run, for each, a program that connects its own standard streams to the node's agent."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ from gmg_tui.session import AGENT_MARK
 AGENT_COMMAND = (sys.executable, "-P", "-m", "gmg_tui", "agent")
 """Command that starts or finds the node's agent."""
 _MAX_GREETING_BYTES = 1 << 20
-"""Limit of the output before an agent's answer."""
+"""Limit on the output before an agent's answer."""
 _END_TIMEOUT_S = 2.0
 MAX_TROUBLE_BYTES = 1000
 _MAX_LOCAL_NODES = 4096
@@ -37,7 +37,7 @@ _MAX_LOCAL_NODES = 4096
 def agent_script() -> str:
     """Returns a script for `sh` that runs `AGENT_COMMAND` on a node, or the node's own gmg-tui.
 
-    It runs the latter if the interpreter is missing there, or if it or this package has other owners there than here.
+    It runs the latter if there the interpreter is missing, or it or this package has an owner who is not trusted here.
     """
     python, path_owners = shlex.quote(AGENT_COMMAND[0]), list(owners(AGENT_COMMAND[0], gmg_tui.__file__))
     others = "".join(f"|*' '{shlex.quote(name)}" for name in owner_names(path_owners))
@@ -50,7 +50,7 @@ def agent_script() -> str:
 
 
 class Connection:
-    """A program connected to a node's agent, which reads from `writer` and writes to `reader`.
+    """A program connected to a node's agent; it reads from `writer` and writes to `reader`.
 
     Attributes:
         trouble: The last line of the program's standard error; empty before the first.
@@ -81,7 +81,7 @@ class Connection:
         await self.writer.drain()
         mark, noise_bytes = AGENT_MARK.encode(), 0
         try:
-            while line := await self.reader.readline():  # a shell may print anything first
+            while line := await self.reader.readline():  # a shell may print something first
                 if line.startswith(mark):
                     answer = msgspec.json.decode(line[len(mark) :], type=dict[str, Any])
                     if answer.get("ok"):
@@ -157,7 +157,7 @@ class Local(Launcher):
     def __init__(self, where: str) -> None:
         self._count = units.natural(where) or 0
         if not 1 <= self._count <= _MAX_LOCAL_NODES:
-            raise GmgError(f"--nodes local:{where}: give how many agents to start on this machine, as in local:2")
+            raise GmgError(f"--nodes local:{where}: give the number of agents to start on this machine, as in local:2")
 
     async def list_nodes(self) -> tuple[str, ...]:
         """Returns `n1`, `n2` and so on."""
@@ -177,13 +177,13 @@ _SSH_OPTIONS = (
     "-T",
 )
 _CLIENT_VARIABLE = "GMG_SSH"
-"""Name of the variable that sets another SSH client and its options: `GMG_SSH="ssh -F config"`."""
+"""Environment variable that sets another SSH client or its options, as in `GMG_SSH="ssh -F config"`."""
 
 
 class Ssh(Launcher):
     """The hosts listed in `where`: `--nodes ssh:a,b`.
 
-    OpenSSH's client reads its own configuration, so `~/.ssh/config` defines the hosts. It never asks for a password: a
+    OpenSSH's client reads its own configuration, so aliases in `~/.ssh/config` work. It never asks for a password: a
     session that starts sixteen agents cannot ask sixteen times (ssh_config(5), `BatchMode`).
     """
 
@@ -192,13 +192,13 @@ class Ssh(Launcher):
         self._client = shlex.split(os.environ.get(_CLIENT_VARIABLE, "ssh"))
 
     async def list_nodes(self) -> tuple[str, ...]:
-        """Returns the hosts, without their users and with `-` for `:`."""
+        """Returns the hosts, without their users and with `:` replaced by `-`."""
         return tuple(self._hosts)
 
     def command(self, node: str) -> Sequence[str]:
         """Returns the command that runs the agent in the current folder on the host."""
         remote_script = f"cd {shlex.quote(str(Path.cwd()))} 2>/dev/null; {agent_script()}"
-        # The login shell may be fish or csh, which lack `if … then`.
+        # The login shell may be fish or csh, which do not understand the syntax of `sh`.
         return (*self._client, *_SSH_OPTIONS, "--", self._hosts[node], f"exec sh -c {shlex.quote(remote_script)}")
 
 
@@ -227,7 +227,7 @@ _STEP_VARIABLE_PREFIXES = (
     "SLURM_NTASKS",
     "SLURM_NPROCS",
 )
-"""Prefixes of the variables of a step that gmg-tui runs in: srun would read them as options."""
+"""Prefixes of the variables that Slurm sets if gmg-tui itself runs in a step: srun would read them as options."""
 _LIVE_JOB_STATES = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"})
 """States of a job that has not ended (squeue(1), "JOB STATE CODES")."""
 _CACHE_TTL_S = 5.0
@@ -235,9 +235,9 @@ _CACHE_TTL_S = 5.0
 
 
 class Slurm(Launcher):
-    """The nodes of the Slurm job that this process runs in, by salloc or sbatch: `--nodes slurm`.
+    """The nodes of the Slurm job that this process runs in, started by salloc or sbatch: `--nodes slurm`.
 
-    Each agent runs in its own step (`srun --overlap`) because srun merges the output of a step's tasks. The step has all
+    Each agent has its own step (`srun --overlap`), because srun merges the output of a step's tasks. The step has all
     GPUs, cores and memory of its node, and shares them with other steps (srun(1), `--overlap`, `--mem`).
     """
 
@@ -259,7 +259,7 @@ class Slurm(Launcher):
         return tuple(dict.fromkeys(hostnames.split()))
 
     async def unreachable_reason(self) -> str | None:
-        """Returns the job's end as the reason; None while it runs, or if Slurm does not answer."""
+        """Returns the job's end as the reason; None if it has not ended, or if Slurm does not answer."""
         if time.monotonic() - self._checked_at >= _CACHE_TTL_S:
             self._checked_at = time.monotonic()
             squeue = ("squeue", "--noheader", "--format=%T", "--jobs", str(self._job))

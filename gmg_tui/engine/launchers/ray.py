@@ -2,7 +2,7 @@
 
 Ray's client needs its own threads, signals and memory, so it runs in a separate process for each node: `python -m
 gmg_tui.engine.launchers.ray ADDRESS gpu|cpu NODE` runs an agent's program in an actor that holds all of the node's GPUs,
-and connects it to its own standard input and output. With an empty NODE it prints all nodes' names.
+and connects the agent to its own standard input and output. An empty NODE prints the names of all nodes.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class Ray(Launcher):
     """The nodes of a Ray cluster: the one at `where` or `RAY_ADDRESS`, or else this machine's."""
 
     def __init__(self, where: str, *, cpu: bool = False) -> None:
-        # `ray://host:10001` is an address of Ray's own client.
+        # In `--nodes ray://host:10001`, `ray:` is part of the address: that of a Ray Client server.
         self._address = f"ray:{where}" if where.startswith("//") else where or "auto"
         self._kind = "cpu" if cpu else "gpu"
 
@@ -64,7 +64,7 @@ class AgentActor:
     """A Ray actor that runs an agent's program on its node, and forwards its standard input and output."""
 
     def __init__(self, script: str) -> None:
-        # Ray gives an actor without CPUs one thread (`set_omp_num_threads_if_unset`), which workers would inherit.
+        # Ray sets one thread for an actor without CPUs (`set_omp_num_threads_if_unset`), which workers would inherit.
         command = ("env", "--unset=OMP_NUM_THREADS", "sh", "-c", script)
         self._process: Any = Popen(command, bufsize=0, stdin=PIPE, stdout=PIPE, start_new_session=True)
 
@@ -163,7 +163,7 @@ def main() -> None:
     except Exception as problem:  # Ray raises many types
         reason = str(problem).strip().partition("\n")[0]
         if address == "auto" and isinstance(problem, ConnectionError):  # Ray suggests an option of its own commands
-            reason = "you and root run no Ray on this machine; name the cluster: --nodes ray:ADDRESS"
+            reason = "neither you nor root is running Ray on this machine; name the cluster: --nodes ray:ADDRESS"
         answer = {"error": reason if address == "auto" else f"no cluster at {address}: {reason}"}
     print(f"{AGENT_MARK}{json.dumps(answer)}", flush=True)
     os._exit(0)

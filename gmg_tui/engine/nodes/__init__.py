@@ -1,1 +1,1 @@
-"""Sessions on several machines: the engine assigns work to an agent, itself an engine, on each."""
+"""Sessions on several machines: an agent (itself an engine) on each one runs what the session's engine assigns."""

@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _FIRST_MESSAGE_GRACE_S = 60.0
-"""Additional wait for the first message from the session's engine: the launcher may be slow."""
+"""Additional time to wait for the first message from the session's engine: the launcher may be slow."""
 _STALL_GRACE_S = 60.0
-"""Additional wait while the session's engine is connected: the network may stall."""
+"""Additional time to wait while the session's engine is connected: the network may stall."""
 _CHECK_INTERVAL_S = 1.0
 _CURVES_INTERVAL_S = 60.0
-"""Interval of reports of an attempt's metrics over time, which are large."""
+"""Interval between reports of an attempt's metrics over time, which are large."""
 _RESOLVE_TIMEOUT_S = 5.0
 """Time limit for resolving the names of other nodes."""
 
@@ -67,14 +67,14 @@ class AssignedAttempt:
             self.worker.forward_signal(signal.Signals(number))
 
     def report(self, *, ending: bool = False, has_room: bool = True) -> SlotReport:
-        """Returns a report on the attempt, with curves at intervals and at its end if the message `has_room`.
+        """Returns a report on the attempt, with curves at intervals and at the end if the message `has_room` for them.
 
-        An `ending` agent leaves out the outcome of an attempt that it stopped by itself.
+        An `ending` agent omits the outcome of an attempt that it stopped on its own.
         """
         worker, now = self.worker, time.monotonic()
         has_ended, outcome = worker.concluded.is_set(), worker.outcome
         if ending and outcome is not None and outcome.by_user and self.assignment.stop is None:
-            outcome = None  # the session's engine decides it
+            outcome = None  # the session's engine decides the outcome
         curves = {}
         if has_room and worker.newest is not None and (has_ended or now >= self._curves_due):
             self._curves_due, curves = now + _CURVES_INTERVAL_S, worker.newest.known_curves()
@@ -88,7 +88,7 @@ class AssignedAttempt:
 
 
 class Agent:
-    """Runs assigned attempts, and calls `changed` when a report changes.
+    """Runs assigned attempts; calls `changed` after an assignment, and when asked to end.
 
     Attributes:
         on_orphaned: Called with the reason once the session's engine is gone; set it before running the agent.
@@ -112,20 +112,20 @@ class Agent:
         self._assigned: dict[str, AssignedAttempt] = {}
         """Assigned attempts, by slot."""
         self._tasks: set[asyncio.Task[None]] = set()
-        """Tasks of these attempts and of earlier ones that have not ended, and the search for the address."""
+        """Tasks of these attempts, of earlier ones that have not ended, and of the address lookup."""
         self._slot_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        """Locks of the slots, each held by the worker that runs there."""
+        """Locks of the slots, each held by the worker that is running there."""
         self._started = asyncio.Event()
         self._ending = False
         self._engine_clients: set[object] = set()
         """Connections of the session's engine."""
         self._received_at = time.monotonic() + _FIRST_MESSAGE_GRACE_S
-        """Time of the last message from the session's engine, monotonic seconds; in the future until the first."""
+        """Time of the last message from the session's engine, monotonic seconds; before the first, in the future."""
         self._address = ""
         """This machine's address for other nodes; empty until known."""
 
     async def run(self) -> None:
-        """Runs assigned attempts until cancelled, which kills them."""
+        """Runs assigned attempts until cancelled; cancelling kills them."""
         self._started.set()
         self._tasks.add(asyncio.create_task(self._find_address()))
         try:
@@ -143,7 +143,7 @@ class Agent:
         except TimeoutError:
             address = await in_daemon_thread(address_for, filter(is_numeric, numeric))
         if address is None:
-            _log.warning("no address of this machine is reachable from the others: groups run on one machine only")
+            _log.warning("no address of this machine is reachable from the others: a group cannot span machines")
         self._address = address or LOOPBACK
 
     async def _watch_engine(self) -> None:
@@ -157,7 +157,7 @@ class Agent:
     # From the session's engine
 
     def assign(self, client: object, request: protocol.SetSlot) -> None:
-        """Assigns an attempt to a slot, or clears it, for the session's engine. Raises `GmgError` if invalid."""
+        """Assigns an attempt to a slot, or clears the slot, for the session's engine. Raises `GmgError` if invalid."""
         self._engine_clients.add(client)
         self.on_message(client)
         slot = request.slot
@@ -201,7 +201,7 @@ class Agent:
             await worker.run()
 
     def on_message(self, client: object) -> None:
-        """Handles a message from a client: workers end unless the session's engine sends some."""
+        """Handles a message from a client: the workers are ended if the session's engine falls silent."""
         if client in self._engine_clients:
             self._received_at = time.monotonic()
 
@@ -211,7 +211,7 @@ class Agent:
         self._engine_clients.discard(client)
 
     def encode_state(self, client: object, snapshot: Snapshot) -> bytes | None:
-        """Returns frames with the snapshot and reports instead of workers; None unless for the session's engine."""
+        """Returns frames with the snapshot, its workers replaced by reports; None unless for the session's engine."""
         if client not in self._engine_clients:
             return None
         attempts, room_bytes = dict[str, SlotReport](), CURVES_CUTOFF_BYTES
@@ -227,7 +227,7 @@ class Agent:
 
     @property
     def ended(self) -> bool:
-        """True if the agent was asked to end and no attempt runs any more."""
+        """True if the agent was asked to end and no attempt is running any more."""
         return self._ending and all(assigned.worker.state.ended for assigned in self._assigned.values())
 
     def restart(self, slot: str) -> None:
@@ -247,7 +247,7 @@ class Agent:
             self._assigned[slot].worker.stop(Stop(kill=kill))
 
     def end(self, *, kill: bool, reason: str | None) -> None:
-        """Stops all workers, also those assigned later."""
+        """Stops all workers, including any assigned later."""
         self._ending = True
         for assigned in self._assigned.values():
             if assigned.worker.state is not WorkerState.STOPPED:

@@ -35,9 +35,9 @@ _NODE_NAME = re.compile(r"[\w:][\w .@:+-]{0,127}", re.ASCII)
 _MAX_NAMED_ERRORS = 4
 _MAX_NOTE_CHARS = 1000
 _MAX_PEERS = 3
-"""Limit of the other nodes that an agent looks up to find its own address."""
+"""Maximum number of other nodes that an agent looks up to find its own address."""
 _END_GRACE_S = 20.0
-"""Time for an agent to end, in addition to its workers' timeouts."""
+"""Time limit for an agent to end, in addition to its workers' timeouts."""
 _CHECK_INTERVAL_S = 1.0
 
 
@@ -47,7 +47,7 @@ class Fleet:
     Attributes:
         session_id: ID of this engine, by which agents recognise it.
         changed: Called when the display must change.
-        on_all_gone: Called with the reason when no node will return.
+        on_all_gone: Called with the reason once every node is gone for good.
         on_output: Called when the ring buffers have new lines.
     """
 
@@ -68,14 +68,14 @@ class Fleet:
         self._owners: tuple[str, ...] = ()
         self._slots: Mapping[str, EngineSlot] = {}
         self._line_offsets: dict[str, tuple[str, int]] = {}
-        """The ID of each slot's agent, and the number in the ring buffer of the agent's first line."""
+        """The ID of each slot's agent, and the ring buffer's number for that agent's first line."""
 
-    # The start
+    # Start
 
     async def start(self, report: Callable[[str], None]) -> None:
-        """Starts all agents; `report` gets the progress. Nodes that do not answer in time may join later.
+        """Starts all agents; `report` is called with the progress. Nodes that do not answer in time may join later.
 
-        Raises `GmgError` if no node answers, or not all of those that groups or a tuning need. Call `end` even then.
+        Raises `GmgError` if no node is usable; a tuning, or a plain run with groups, needs all. Call `end` even then.
         """
         names = await self._launcher.list_nodes()
         if invalid := [name for name in names if not _NODE_NAME.fullmatch(name)]:
@@ -124,7 +124,7 @@ class Fleet:
             other = names_by_machine.setdefault(node.machine or node.name, node.name)
             if other != node.name:
                 raise GmgError(
-                    f"{other} and {node.name} are one machine; name it once, as one agent runs all its slots", 1
+                    f"{other} and {node.name} are the same machine; name it once, as one agent runs all its slots", 1
                 )
         needs_all = spec.tune is not None or (spec.ddp is not None and spec.sweep is None)
         if len(errors) == len(self._nodes) or (needs_all and errors):
@@ -134,7 +134,7 @@ class Fleet:
             raise GmgError(f"{len(errors)} of {count} cannot be used: {named}{more}", 1)
 
     def _merge_hardware(self, errors: Sequence[str]) -> Hardware:
-        """Returns the slots of all nodes; nodes that have not answered must match the first that has."""
+        """Returns the nodes' hardware; a node that has not answered is expected to match the first that has."""
         first = next(node.session for node in self._nodes.values() if node.session is not None)
         uuids: set[str] = set()
         slots: list[Slot] = []
@@ -149,7 +149,7 @@ class Fleet:
         return Hardware(chosen, None, tuple(errors), idle)
 
     def begin(self, session: Session, slots: Mapping[str, EngineSlot]) -> None:
-        """Starts to serve as the workplace of the session's workers."""
+        """Begins to serve as the workplace of the session's workers."""
         self.session, self._slots = session, slots
         self._on_change()
 
@@ -163,7 +163,7 @@ class Fleet:
         first = self._slots[slots[0]].slot.node
         address, port = await self._nodes[first].rendezvous_address()
         if len(names) > 1 and not is_reachable(address) and not isinstance(self._launcher, Local):
-            raise GmgError(f"the ranks cannot meet: {first} has reported no address that other nodes can reach", 1)
+            raise GmgError(f"the ranks cannot connect: {first} has reported no address that other nodes can reach", 1)
         return (LOOPBACK if len(names) == 1 else address), port
 
     # Running
@@ -197,12 +197,12 @@ class Fleet:
     # Lines of output
 
     def request_lines(self) -> None:
-        """Asks all agents for lines of output, which a client wants."""
+        """Asks all agents for lines of output, on behalf of a client."""
         for node in self._nodes.values():
             node.request_lines()
 
     def _append_lines(self, lines: Lines) -> None:
-        """Appends those of a node's lines that the ring buffer does not have yet."""
+        """Appends the lines from a node that the ring buffer does not have yet."""
         engine_slot = self._slots.get(lines.slot)
         if engine_slot is None:
             return
@@ -262,7 +262,7 @@ class Fleet:
 
 
 def _write_mark(mark: Path, session_id: str) -> str:
-    """Writes this engine's ID into the file `mark`. Returns the previous engine's; empty if there was none."""
+    """Writes this engine's ID into the file `mark`. Returns the previous engine's ID; empty if there was none."""
     previous = ""
     with suppress(OSError), open_for_reading(mark) as file:
         previous = file.read(len(session_id)).decode(errors="replace")

@@ -13,11 +13,11 @@ from gmg_tui.session import LOGS
 from gmg_tui.session.protocol import LogChunk
 
 _CHUNK_BYTES = 256 << 10
-"""Size of a message: small, so that reports get through a slow connection and the node does not count as lost."""
+"""Size of a chunk: small, so that reports get through a slow connection and the node does not count as lost."""
 
 
 class AgentLogs:
-    """The logs in an agent's `folder`; `shared` if that is the session's folder."""
+    """The logs in an agent's `folder`, which is the session's own folder if `shared`."""
 
     def __init__(self, folder: str, *, shared: bool) -> None:
         self._folder, self._shared = Path(folder), shared
@@ -25,7 +25,7 @@ class AgentLogs:
         """Bytes of each log that the session's engine has received."""
 
     async def read(self, path: str, offset: int) -> LogChunk:
-        """Returns a log's bytes at `offset`, empty at its end; confirms receipt of those before. Raises `GmgError`."""
+        """Returns a log's bytes at `offset`, none at its end; marks those before as received. Raises `GmgError`."""
         if not path.startswith(f"{LOGS}/") or ".." in path:
             raise GmgError(f"{path} is not a log", 1)
         file = self._folder / path
@@ -70,7 +70,7 @@ class LogCopies:
     def __init__(self, folder: Path, max_bytes: int | None = None) -> None:
         self._folder, self._max_bytes = folder, max_bytes
         self._copied: dict[str, tuple[int, int]] = {}
-        """Offset up to which each log is copied, and the inode of the agent's file."""
+        """Offset up to which each log has been copied, and the inode of the agent's file."""
         self._grown: dict[str, None] = {}
         """Logs that may have grown, in the order of copying."""
         self._progress: dict[str, object] = {}
@@ -90,7 +90,7 @@ class LogCopies:
         self._from_replaced_agents = set(self._copied)
 
     async def catch_up(self, read: Callable[[str, int], Awaitable[LogChunk]]) -> None:
-        """Copies what is missing, one chunk of each log in turn. Raises `GmgError` or `OSError`.
+        """Copies all missing bytes, one chunk of each log in turn. Raises `GmgError` or `OSError`.
 
         `read` reads from the agent (`EngineClient.read_log`).
         """

@@ -31,21 +31,21 @@ _MAX_RETRY_PAUSE_S = 15.0
 _STABLE_CONNECTION_S = 10.0
 """A connection that lasts this long resets the retry pause."""
 _LAST_CONNECT_TIMEOUT_S = 2.0
-"""Time limit of the last connection attempt when the session ends."""
+"""Time limit for the last connection attempt when the session ends."""
 _IDLE_END_TIMEOUT_S = 5.0
 """Time limit for an agent without attempts to report its end."""
 _LOG_COPY_INTERVAL_S = 1.0
 _SLOT_NAME = re.compile(r"[a-z]{3}\d{1,4}[a-z0-9.-]{0,20}")
 MAX_SLOTS = 256
-"""Limit of the GPUs and MIG instances of a node."""
+"""Maximum number of GPUs and MIG instances of a node."""
 MAX_SLOT_BYTES, MAX_REPORT_BYTES = 2 << 20, 256 << 20
-"""Limits of an agent's message, per slot (including a result of up to 1 MiB) and in total."""
+"""Size limits of an agent's message, per slot (including a result of up to 1 MiB) and in total."""
 _MAX_UNREAD_BYTES = 16 << 20
-"""Limit of the bytes sent that the agent has not read."""
+"""Limit on the bytes sent that the agent has not read."""
 MAX_LINE_NUMBER = 1 << 40
-"""Limit of the line numbers of a slot, which count over all attempts."""
+"""Limit on the line numbers of a slot, which count across all attempts."""
 MAX_ATTEMPT_BYTES = 256 << 10
-"""Limit of an attempt, which snapshots include: clients reject those over `protocol.MAX_MESSAGE_BYTES`."""
+"""Size limit of an attempt: clients reject snapshots, which include all attempts, over `protocol.MAX_MESSAGE_BYTES`."""
 
 
 class Node:
@@ -54,14 +54,14 @@ class Node:
     Attributes:
         session: The agent's session; None until the agent has answered.
         snapshot: The agent's last snapshot, without workers.
-        expected: The slots that the node must have, as `slot_kinds`; None for any.
+        expected: The slots that the node must have, as returned by `slot_kinds`; None for any.
         machine: ID of the machine or container; empty if unknown.
-        lost_since: Unix time of the loss of the node; None while it is not lost.
+        lost_since: Unix time of the node's loss; None while it is not lost.
         gone: The reason the node will not return; None while it may.
         is_overdue: True if the node has not reported the end of an attempt in time.
         attempts: The attempts assigned to the node's slots, by slot.
-        available: Set while the agent has answered and the node is not lost.
-        answered: Result of the first attempt to connect: its error, or None if it succeeded.
+        available: Set once the agent has answered, and cleared while the node is lost.
+        answered: Result of the first connection attempt: its error, or None if it succeeded.
     """
 
     def __init__(
@@ -100,9 +100,9 @@ class Node:
         """True if logs must be copied: the node does not share the session's folder."""
         self._wants_lines = False
         self._ending = asyncio.Event()
-        """Set when the session ends: the next connection attempt is immediate and the last."""
+        """Set when the session ends: the next connection attempt is made at once and is the last."""
         self._ended = asyncio.Event()
-        """Set once the agent was asked to end and runs nothing any more."""
+        """Set once the agent, asked to end, is running nothing or has disconnected."""
 
     # The connection
 
@@ -252,7 +252,7 @@ class Node:
             await self._connected.wait()
             try:
                 await self._logs.catch_up(self.client.read_log)
-            except Exception as error:  # an internal error must not end the copying either
+            except Exception as error:  # an internal error must not end the copying
                 trouble = (str(error) or type(error).__name__)[:MAX_TROUBLE_BYTES]
                 if trouble != logged:
                     _log.warning("%s: a log cannot be copied: %s", self.name, trouble)
@@ -289,7 +289,7 @@ class Node:
         return None
 
     def assign(self, attempt: RemoteAttempt) -> None:
-        """Schedules sending of an attempt's current assignment."""
+        """Schedules an attempt's current assignment for sending."""
         self.attempts[attempt.slot.name] = attempt
         self._unsent.add(attempt.slot.name)
         self._send_requested.set()
@@ -303,7 +303,7 @@ class Node:
             self._send_requested.set()
 
     async def rendezvous_address(self) -> tuple[str, int]:
-        """Returns the node's address and a port for a group's rendezvous, new for each call; port 0 if unknown."""
+        """Returns the node's address and a port for a group's rendezvous, another for each call; port 0 if unknown."""
         try:
             async with asyncio.timeout(self._lost_after_s):
                 while not self._ports:  # other groups may take the ports of the next report
@@ -316,7 +316,7 @@ class Node:
     # Loss and return
 
     def check(self, now: float, *, delayed_s: float) -> None:
-        """Marks a silent node as lost, and reconnects to it; `now` is monotonic, and this check `delayed_s` late."""
+        """Marks a silent node as lost; reconnects if it is silent or does not read. This check is `delayed_s` late."""
         if delayed_s >= self._late_s:  # this engine was suspended, so messages are unread
             self._received_at = now
         silent_s = now - self._received_at
@@ -348,9 +348,9 @@ class Node:
         return f"lost since {time.strftime('%H:%M:%S', time.localtime(since))}" if since is not None else None
 
     def missing_reason(self, slot: str) -> str | None:
-        """Returns the reason a slot is missing, as when a GPU is gone after a reboot; None if it exists."""
+        """Returns the reason a slot is missing, such as a GPU gone after a reboot; None if it exists."""
         exists = self.session is None or slot in {each.name for each in self.session.slots}
-        return None if exists else f"{self.name} has no {slot.rpartition('/')[2]} any more"
+        return None if exists else f"{self.name} no longer has {slot.rpartition('/')[2]}"
 
     def view(self, now: float) -> NodeView:
         """Returns the node as clients see it; `now` is monotonic seconds."""
@@ -359,7 +359,7 @@ class Node:
         return NodeView(self.name, self._client is not None, late_s, self.lost_since, self.gone or self._trouble)
 
     def request_lines(self) -> None:
-        """Asks the agent, also after reconnecting, for lines of output."""
+        """Asks the agent for lines of output, now and after each reconnection."""
         self._wants_lines = True
         self._send_requested.set()
 
@@ -373,7 +373,7 @@ class Node:
     # The end
 
     async def end(self, *, kill: bool, within_s: float) -> None:
-        """Ends the agent and its workers in `within_s`, once connected, and copies their logs. Works only once."""
+        """Ends the agent and its workers `within_s` of connecting, and copies their logs. Later calls do nothing."""
         if self._ending.is_set():
             return
         self._ending.set()
@@ -395,5 +395,5 @@ class Node:
 
 
 def slot_kinds(slots: Sequence[Slot]) -> list[tuple[str, str | None]]:
-    """Returns each slot's name on its node and GPU model: nodes that run the same jobs must agree on them."""
+    """Returns each slot's GPU model, and its name on its node: nodes must agree on them to run the same jobs."""
     return [(slot.name.rpartition("/")[2], slot.gpu.name if slot.gpu is not None else None) for slot in slots]

@@ -35,7 +35,7 @@ _Answer = TypeVar("_Answer", Details, SpeedFacts, Stacks)
 
 
 class RemoteAttempt:
-    """An attempt on a node, as last reported. If the node is lost, a rank's or job's attempt fails; others continue.
+    """An attempt on a node, as last reported. Losing the node fails a rank's or job's attempt; others may continue.
 
     Attributes:
         assignment: The assignment for the agent; None until the attempt is prepared.
@@ -59,14 +59,14 @@ class RemoteAttempt:
         self._assigned_at = 0.0
         """Unix time of the assignment."""
         self._ended_at: float | None = None
-        """Unix time of the end; None until it is known here."""
+        """Unix time of the end; None until known here."""
 
     # Lifecycle
 
     async def run(self) -> Outcome:
         """Runs the attempt to its end; cancelling makes the agent kill it."""
         try:
-            self._node.assign(self)  # so that the node reports its loss
+            self._node.assign(self)  # so that the node reports when it is lost
             self._preparing = asyncio.create_task(self._prepare())
             awaited: list[asyncio.Future[Any]] = [self._preparing, self._outcome]
             await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
@@ -81,7 +81,7 @@ class RemoteAttempt:
             self._assigned_at = clock.now()
             self.assignment = Assignment(next(_keys), replace(self.task, rendezvous=rendezvous))
             self._node.assign(self)
-            if self._node.lost_since is not None:  # while the ranks waited for each other
+            if self._node.lost_since is not None:  # it was lost while the ranks waited for each other
                 self.on_node_lost(f"{self._node.name} is lost")
             return await asyncio.shield(self._outcome)
         finally:
@@ -163,7 +163,7 @@ class RemoteAttempt:
             self._worker.changed()
 
     def _correct_outcome(self, outcome: Outcome, stop: Stop | None) -> Outcome:
-        """Returns the reported outcome, corrected likewise: other nodes' ranks and jobs may depend on it."""
+        """Returns the reported outcome, corrected like the worker: other nodes' ranks and jobs may depend on it."""
         is_timeout = outcome.cause is StopCause.TIMEOUT and self.task.timeout_s is not None
         if outcome.cause is not None and stop is None and not is_timeout:
             outcome = Outcome(Failure(FailureKind.UNKNOWN, f"stopped by {self._node.name}", ""))
@@ -175,10 +175,10 @@ class RemoteAttempt:
         return outcome._replace(running_s=running_s, final=False, retry=False)
 
     def _correct(self, view: model.Worker) -> model.Worker:
-        """Returns the reported worker, corrected by facts that this engine knows itself, as agents are not trusted.
+        """Returns the reported worker, corrected by facts that this engine knows for itself, as agents are not trusted.
 
         The next attempt may run on another node, and a user may repeat this one elsewhere. An attempt adds checkpoints
-        to the known ones, and its alerts are no older than itself.
+        to the known ones, and its alerts are no older than the attempt.
         """
         newest = view.newest
         if newest.number and self.assignment is not None:
@@ -207,14 +207,14 @@ class RemoteAttempt:
         return structs.replace(view, slot=self.slot.name, newest=newest)
 
     def _displayed(self) -> tuple[object, ...]:
-        """Returns the displayed state, of which every change is shown at once."""
+        """Returns the displayed state; any change to it is shown at once."""
         return self.state, self.life, self._report.view.phase if self._report is not None and not self._away else None
 
     # Commands
 
     def stop(self, stop: Stop) -> None:
-        """Stops the attempt; one that has ended by itself keeps its outcome."""
-        if self.life is Life.ENDED:  # its group may still run
+        """Stops the attempt; an attempt that has ended on its own keeps its outcome."""
+        if self.life is Life.ENDED:  # its group may still be running
             return
         if self.life is not Life.LEADER_GONE:
             self.stopped = self.stopped or stop
@@ -234,13 +234,14 @@ class RemoteAttempt:
         """Ends the attempt if the node has not reported its end in time."""
         if not self._outcome.done():
             self._node.is_overdue = True
-            self._finish(Outcome(Failure(FailureKind.UNKNOWN, f"{self._node.name} has not reported its end", "")))
+            reason = f"{self._node.name} has not reported the attempt's end"
+            self._finish(Outcome(Failure(FailureKind.UNKNOWN, reason, "")))
 
     def skip_waits(self) -> None:
         """Does nothing: the attempt has to wait for its node."""
 
     def forward_signal(self, number: signal.Signals) -> bool:
-        """Passes a signal on to its node, if it is alive. Returns True if so."""
+        """Passes a signal on to the node if the attempt is alive. Returns True if so."""
         if self.assignment is not None and self.life is Life.ALIVE:
             self._assign(signals=(*self.assignment.signals, number.value))
         return self.life is Life.ALIVE

@@ -1,6 +1,6 @@
 """Messages between a session's engine and a node's agent: the attempts assigned to slots, and their progress.
 
-Each message is a complete state: the next one makes up for one that was lost, and repeating one changes nothing.
+Each message is a complete state, so the next one makes up for a lost one, and a repeated one changes nothing.
 """
 
 import math
@@ -29,12 +29,12 @@ from gmg_tui.session.store.database import encode, encode_nan, restore_nan
 _T = TypeVar("_T")
 
 MAX_PORTS = 8
-"""Limit of the ports in a report; groups that need more wait for the next report."""
+"""Maximum number of ports in a report; groups that need more wait for the next report."""
 _MAX_ATTEMPTS = 4096
 
 
 class Assignment(Struct, frozen=True, omit_defaults=True):
-    """An attempt for a slot to run. The session's engine decides if another follows."""
+    """An attempt for a slot to run. The session's engine decides whether another follows."""
 
     key: int
     """ID of the attempt, unique in the session. An assignment with another key replaces this one."""
@@ -64,7 +64,7 @@ class SlotReport(Struct, frozen=True, omit_defaults=True):
     result: bytes = b"{}"
     """Values reported by `gmg:result` lines, in JSON as in the store."""
     curves: bytes = b""
-    """The attempt's metrics over time in MessagePack, sent at intervals and at its end; empty in other reports."""
+    """The attempt's metrics over time in MessagePack, sent at intervals and at the end; empty in other reports."""
 
     @classmethod
     def from_attempt(cls, attempt: AttemptReport, result: dict[str, Any], curves: dict[str, model.Curve]) -> Self:
@@ -111,17 +111,17 @@ class Report(Struct, frozen=True, omit_defaults=True):
     ports: Annotated[tuple[Annotated[int, Meta(gt=0, lt=1 << 16)], ...], Meta(max_length=MAX_PORTS)] = ()
     """Free ports, each for the rendezvous of one group."""
     ended: bool = False
-    """True if the agent was asked to end and no attempt runs any more."""
+    """True if the agent was asked to end and no attempt is running any more."""
 
 
 MAX_NODE_BYTES = 4 << 20
-"""Limit of an agent's message about its node, not counting its slots."""
+"""Size limit of an agent's message about its node, not counting its slots."""
 CURVES_CUTOFF_BYTES = 4 << 20
-"""Once its curves exceed this size, an agent's message leaves out the others."""
+"""An agent's message omits further curves once those in it exceed this size."""
 MAX_FIELD_BYTES = {"attempt": MAX_NODE_BYTES, "result": 8 << 20, "curves": 2 * CURVES_CUTOFF_BYTES}
-"""Limits of `SlotReport`'s fields, over all slots: a snapshot has all attempts, and results are kept decoded."""
+"""Size limits of `SlotReport`'s fields over all slots: a snapshot has all attempts, and results are kept decoded."""
 MAX_ANSWER_BYTES = 16 << 20
-"""Limit of an agent's answer to a question."""
+"""Size limit of an agent's answer to a question."""
 _MAX_CLOCK_LEAD_S = 86_400.0
 """A node's clock may be this far ahead; later times are replaced by the current time."""
 _TIME_FIELDS = frozenset(
@@ -134,7 +134,7 @@ _UNCHECKED_TYPES = frozenset({str, bool, type(None)})
 _CHECKPOINT_PATH = re.compile(r"/[^\0]{0,4095}")
 """Valid checkpoint paths: they become arguments of scripts, perhaps on other nodes."""
 _MAX_PROGRESS_CHARS = 200
-"""Limit of a checkpoint's progress: checkpoints go with a job to other nodes, whose reports contain them."""
+"""Length limit of a checkpoint's progress: checkpoints go with a job to other nodes, whose reports contain them."""
 _DEFAULT_RANGE = 0.0, 1e15
 _MIN_AMOUNT = 1e-30
 """Smaller amounts, if not 0, overflow in ratios."""

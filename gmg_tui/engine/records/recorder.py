@@ -54,16 +54,16 @@ class _Occupant:
 
 
 _STATE_EVENTS: Final = {
-    WorkerState.RESTARTING: "restarts",
+    WorkerState.RESTARTING: "is restarting",
     WorkerState.FINISHED: "has finished",
     WorkerState.STOPPED: "was stopped",
     WorkerState.FAILED: "has failed",
 }
-"""States that are events when they begin, with their texts; only a failure notifies the user."""
+"""States whose start is an event, with the event's text; only a failure notifies the user."""
 
 
 class Recorder:
-    """Keeps the records of jobs that occupy slots, and writes every change to the store. Workers report changes.
+    """Keeps the records of jobs that occupy slots, and writes every change to the store. Workers report to it.
 
     Calls `changed` when the display must change; adds ended attempts to `tried`, and events to `notifications`.
     """
@@ -97,7 +97,7 @@ class Recorder:
         return record
 
     def release(self, worker: Worker, **changes: Any) -> JobRecord:
-        """Records that a job leaves its slots; `worker` is its first. Returns the job's record.
+        """Records that a job leaves its slots; `worker` is its first worker. Returns the job's record.
 
         `changes` replace fields of the record that were derived from the worker.
         """
@@ -118,7 +118,7 @@ class Recorder:
         await self._store.wait_written()
 
     def fail(self, slot: str, record: JobRecord, reason: str) -> JobRecord:
-        """Records that the job on a slot failed by an internal error. Returns the job's record."""
+        """Records that the job on a slot failed because of an internal error. Returns the job's record."""
         occupant = self._occupants.get(slot)
         record = occupant.record if occupant is not None else record
         return self._free(slot, structs.replace(record, state=WorkerState.FAILED, reason=reason, ended=clock.now()))
@@ -134,7 +134,7 @@ class Recorder:
         return record
 
     def occupant(self, slot: str) -> tuple[JobRecord, float] | None:
-        """Returns the record of the job on a slot and the seconds since it got the slot; None without a job."""
+        """Returns the record of the job on a slot and the seconds since it got the slot; None if there is none."""
         occupant = self._occupants.get(slot)
         return None if occupant is None else (occupant.record, time.monotonic() - occupant.since)
 
@@ -184,7 +184,7 @@ class Recorder:
     # From the workers
 
     def changed(self, worker: Worker, *, is_new_state: bool) -> None:
-        """Records a change of a worker."""
+        """Records a change to a worker."""
         self.faults.guard("records", self._record_change, worker, is_new_state=is_new_state)
         self._changed()
 
@@ -195,7 +195,7 @@ class Recorder:
             self._update(worker)
         if is_new_state and worker.state in _STATE_EVENTS:
             failed = worker.state is WorkerState.FAILED
-            # Report only the first rank of a group to fail, not the ranks it ended; a job's end is reported instead.
+            # Of a group, report only the first rank to fail, not those it ended; of a job, its end is reported instead.
             by_group = worker.failure is not None and worker.failure.kind is FailureKind.GROUP
             if not failed or not (by_group or worker.task.job is not None):
                 text = f"{slot} {_STATE_EVENTS[worker.state]}{f': {worker.reason}' if worker.reason else ''}"
@@ -221,7 +221,7 @@ class Recorder:
             self._update(worker)
 
     def recovered(self, worker: Worker, alert: Alert) -> None:
-        """Records that an alert has cleared while the worker's process lives."""
+        """Records that an alert has cleared while the worker's process is alive."""
         text = f"{worker.slot.name}{' is' if alert.kind == 'stuck' else ':'} no longer {alert.kind}"
         self._notify(OccurrenceKind.RECOVERED, worker, text, None, alert.kind, quiet=True)
 
@@ -261,7 +261,7 @@ class Recorder:
             self.tried.add(worker.slot.name, attempt)
 
     def _update(self, worker: Worker, attempt: model.Attempt | None = None) -> None:
-        """Writes the record of a worker's job, and that of an `attempt` that has begun or ended."""
+        """Writes the record of a worker's job, and the record of an `attempt` that has begun or ended."""
         occupant = self._occupants.get(worker.slot.name)
         if occupant is None:
             return

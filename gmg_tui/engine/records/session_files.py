@@ -1,4 +1,4 @@
-"""A session's files on disk: `session.json`, phase times, and the lock, held by the engine's own log."""
+"""A session's files on disk: `session.json`, phase times, and the lock, which is held through the engine's log."""
 
 import asyncio
 import logging
@@ -21,19 +21,19 @@ from gmg_tui.model.errors import GmgError
 _log = logging.getLogger(__name__)
 
 _STDERR = 2
-"""The engine's standard error: its log, and the session's lock."""
+"""Descriptor of the engine's standard error: its log, which holds the session's lock."""
 NOT_ENDED = "it had not ended when its session did"
 _CHECK_INTERVAL_S = 5.0
-"""Interval of checks for the folder."""
+"""Interval between checks that the folder exists."""
 _MIN_WRITE_GAP_S = 1.0
 _METRICS_INTERVAL_S = 30.0
-"""Interval of writes if only metrics have changed: each write is flushed to the disk."""
+"""Interval between writes if only metrics have changed: each write is flushed to the disk."""
 
 
 class SessionFiles:
     """Writes the session's files, after changes and at intervals.
 
-    `save_phase_times` writes changed phase times (raises `OSError`); `note` shows a note on a subject, or removes it if None.
+    `save_phase_times` writes changed phase times (raises `OSError`); `note` shows a note on a subject; None removes it.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class SessionFiles:
         self._changed = asyncio.Event()
         """Set while the files are out of date."""
         self._ended = False
-        """True once the final state is written: no write pending in a thread may follow."""
+        """True once the final state is being written: no other write, still pending in a thread, may follow."""
 
     def changed(self) -> None:
         """Requests a write."""
@@ -115,7 +115,7 @@ class SessionFiles:
                 self._note("rights", f"{folder}: a script had changed its permissions; restored")
 
     def write(self, snapshot: Snapshot, *, ended: bool = False) -> bool:
-        """Writes all files. Returns True on success; otherwise shows a note with the reason."""
+        """Writes all files, unless `end` has. Returns True on success; otherwise shows a note with the reason."""
         with self._write_lock:
             if self._ended:
                 return True

@@ -7,7 +7,7 @@ from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.model import JobRecord, WorkerState, units
 
 _WARM_UP_S = 12.0
-"""Seconds to wait for rates, means over 10 s, after the jobs on a GPU change."""
+"""Seconds to wait after the jobs on a GPU change, as rates are means over 10 s."""
 _SAMPLES = 20
 """Samples of each combination, one per second, needed to compare them."""
 _MIN_DIFFERENCE_PCT = 1.0
@@ -22,7 +22,7 @@ class Running(NamedTuple):
 
 
 class Packing:
-    """Compares the speed of `per_gpu` jobs on a GPU with one; `report` gets the verdict after enough samples."""
+    """Compares the speed of `per_gpu` jobs on a GPU with that of one; calls `report` with the verdict."""
 
     def __init__(self, per_gpu: int, report: Callable[[str], None]) -> None:
         self._per_gpu, self._report = per_gpu, report
@@ -32,7 +32,7 @@ class Packing:
         """Total rates, by number of jobs and environments per job."""
 
     def sample(self, slots: Iterable[EngineSlot], now: float) -> None:
-        """Samples the jobs on all GPUs at `now`, monotonic seconds; call it each second."""
+        """Samples the jobs on all GPUs at `now`, monotonic seconds; call this every second."""
         running: dict[str, list[Running]] = {}
         for slot in slots:
             worker, jobs = slot.worker, running.setdefault(slot.gpu_uuid or "", [])
@@ -87,7 +87,7 @@ _PEAK_TOLERANCE = 0.05
 def free_mib(engine_slot: EngineSlot, running: Iterable[tuple[EngineSlot, float | None]]) -> float | None:
     """Returns the memory free for another job on a slot's GPU; None if unknown, or if the whole GPU is free.
 
-    `running` are the other slots with a job on the GPU, and its known peak in MiB: what it may need is not free.
+    `running` has the GPU's other slots with a job, and its known peak in MiB: memory it may still need is not free.
     """
     sample, jobs = engine_slot.sample, list(running)
     if sample is None or sample.memory_free_mib is None or sample.memory_used_mib is None:
@@ -110,4 +110,4 @@ def shortage(job: JobRecord, available_mib: float | None) -> str | None:
     has_failed = job.last.state is WorkerState.FAILED
     if need_mib * (1 + _PEAK_TOLERANCE if has_failed else 1 - _PEAK_TOLERANCE) <= available_mib:
         return None
-    return f"{units.mib(need_mib)}, as before, but only {units.mib(available_mib)} are free"
+    return f"{units.mib(need_mib)}, as before, but only {units.mib(available_mib)} is free"

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 _P = ParamSpec("_P")
 
 _COLLECT_INTERVAL_S = 2.0
-"""Interval of checks for GPUs that others have left."""
+"""Interval between checks for GPUs that others have stopped using."""
 
 
 class QueueScheduler:
@@ -89,7 +89,7 @@ class QueueScheduler:
         while (next_job := self.board.next()).job is not None and not next_job.missing:
             self._jobs |= dict.fromkeys(next_job.slots, next_job.job)
             record = self._queue.occupy(next_job.job)
-            # Create the run now: later, commands would reach the slots' previous workers.
+            # Create the run now: until then, commands reach the slots' previous workers.
             run = self._make_run(record, [self._slots[slot] for slot in next_job.slots])
             self.runs[run.number] = run
             yield run
@@ -140,7 +140,7 @@ class QueueScheduler:
             self._free(record, run.slots)
 
     def _release(self, run: JobRun) -> JobRecord:
-        """Returns the record of an ended run, which waits again if the job has to run again."""
+        """Releases a run that has ended. Returns the job's record, waiting again if the job has to rerun."""
         lead, waiting = run.lead, WorkerState.WAITING
         unready = next((worker for worker in run.workers if worker.unready is not None), None)
         if unready is not None:
@@ -159,13 +159,13 @@ class QueueScheduler:
             return self._recorder.release(lead, state=stopped.state, reason=stopped.reason)
         failed_on = self._requeue(run) if not run.stopped else None
         if failed_on is not None:
-            first = self._queue.front_position  # its next run shows if the GPU is the cause
+            first = self._queue.front_position  # its next run shows whether the GPU is the cause
             return self._recorder.release(lead, state=waiting, reason=_failed_on(failed_on), ended=None, position=first)
         cause = run.group.cause if run.group is not None and lead.state is WorkerState.FAILED else None
         return self._recorder.release(lead, **({} if cause is None else {"reason": cause}))
 
     def _requeue(self, run: JobRun) -> str | None:
-        """Requeues a job whose GPU may have failed, and earlier jobs that failed there. Returns the slot, if so."""
+        """Requeues earlier jobs that failed on a GPU of the run. Returns its slot if the run's job should follow."""
         for engine_slot, worker in zip(run.engine_slots, run.workers, strict=True):
             requeued, name = self.board.judge(engine_slot, worker), engine_slot.slot.name
             for number in requeued[:-1]:
@@ -177,13 +177,13 @@ class QueueScheduler:
         return None
 
     def check_gpus(self, nvml_error: str | None) -> None:
-        """Benches GPUs by their newest samples; `nvml_error` is the reason if there are none."""
+        """Benches GPUs that are broken by their newest samples; `nvml_error` is the reason if there are none."""
         self.board.check_gpus(nvml_error, time.monotonic())
         if self._queue.waiting:
             self._wake.set()
 
     def beat(self) -> None:
-        """Runs each second: checks suspected GPUs, logs benched ones, and measures trials and packing."""
+        """Called every second: checks suspected GPUs, logs benched ones, and measures trials and packing."""
         self.board.check_witnesses(worker for run in self.runs.values() for worker in run.workers)
         for name, reason in self.board.newly_benched().items():
             self._queue.version += 1
@@ -245,7 +245,7 @@ class QueueScheduler:
         return tuple(self._displayed(live.get(number, self._queue.records[number])) for number in numbers)
 
     def _displayed(self, record: JobRecord) -> JobRecord:
-        """Returns a record as clients see it, without long texts: arguments, environment, non-numeric results."""
+        """Returns a record as clients see it, without results and the last attempt's arguments and environment."""
         last = structs.replace(record.last, args=(), given=(), env={})
         reason = self.board.wait_reason(record.number) or record.reason
         return structs.replace(record, result={}, last=last, reason=reason)
@@ -281,7 +281,7 @@ class QueueScheduler:
         """Appends jobs to the queue, all or none. Raises `GmgError` if one is invalid."""
         self._check_open()
         if self.source is not None:
-            raise GmgError("a tuning chooses its trials itself; start a sweep", 1)
+            raise GmgError("a tuning chooses its own trials; start a sweep to queue jobs", 1)
         for record in self._queue.extend(jobs, len(self._slots)):
             self._recorder.write(record)
         self._wake.set()
@@ -289,7 +289,7 @@ class QueueScheduler:
     def use(self, slot: str, *, used: bool) -> None:
         """Enables or disables a slot, with all others on its GPU. Raises `GmgError` for an unknown slot."""
         self.board.use(slot, used=used)
-        self._changed()  # leases the GPU
+        self._changed()  # leases or releases the GPU
         self._queue.version += 1
         self._wake.set()
 
@@ -368,7 +368,7 @@ class QueueScheduler:
             run.stop(stop)
 
     def end(self, *, kill: bool, reason: str | None) -> None:
-        """Stops all jobs, and starts no others. Stopped jobs wait again when the sweep is resumed."""
+        """Stops all jobs, and starts no others. Interrupted jobs wait again when the sweep is resumed."""
         if self.source is not None:
             self.source.end(reason)
         self.board.ending = True

@@ -91,7 +91,7 @@ class PlainScheduler:
             run.stop(Stop(kill=kill, reason=reason))
 
     def beat(self) -> None:
-        """Stops waiting for silent nodes once all other workers have ended."""
+        """Stops the workers waiting for unavailable nodes once all others have ended."""
         if all(slot.away is None for slot in self._slots.values()):
             return
         unfinished = [worker for worker in self._workers.values() if not worker.state.ended]

@@ -16,9 +16,9 @@ from gmg_tui.model.errors import GmgError
 MAX_EARLY_FAILURES = 3
 """Suspect a GPU after this many early failures in a row."""
 EARLY_FAILURE_S = 600.0
-"""A job that runs for longer has computed, even if it reports no progress."""
+"""A job that has run for longer counts as having computed, even without progress."""
 _UNREADY_PAUSE_S, _MAX_UNREADY_PAUSE_S = 5.0, 300.0
-"""Pause of the slots of a GPU that does not answer; doubled while no job gets a process there."""
+"""Pause for the slots of a GPU that does not answer; doubled while no job gets a process there."""
 LOST_GPU_GRACE_S = 60.0
 """Bench a GPU that is lost for this long."""
 
@@ -40,12 +40,12 @@ def allot(
     usable: Sequence[str],
     may_run: Callable[[JobRecord, str], bool] = lambda *_: True,
 ) -> Allotment:
-    """Returns the first waiting job that can start: first come, first served.
+    """Returns the first waiting job that can start or reserve slots: first come, first served.
 
     A job that needs several slots reserves free ones until it has enough; otherwise smaller jobs behind it would take each
-    slot as it becomes free, and it would wait forever.
+    slot as it becomes free, and the job would wait forever.
 
-    `free` slots are ready now, `usable` ones now or later; `may_run` excludes more slots for a job.
+    `free` slots are ready now, `usable` ones now or later; `may_run` excludes further slots for a given job.
     """
     refused: set[tuple[object, ...]] = set()
     for job in jobs:
@@ -73,7 +73,7 @@ class _Card:
     benched: str | None = None
     """The reason that no job starts until the user enables it; None if it is not benched."""
     awaited: str | None = None
-    """The wait reason while others use the GPU; None otherwise."""
+    """The wait reason while others are using the GPU; None otherwise."""
     unready: str = ""
     """The driver's last failure to answer."""
     paused_until: float = 0.0
@@ -83,11 +83,11 @@ class _Card:
     failed: list[int] = field(default_factory=list)
     """Jobs that have failed early on it since the last one that computed."""
     suspected: str | None = None
-    """The reason to suspect it. To find the cause, its failed jobs run on other GPUs, and it runs only theirs."""
+    """The reason to suspect it. Its failed jobs rerun on other GPUs; it runs only those of other suspected GPUs."""
     lost_since: float | None = None
     """Start of its loss, monotonic seconds; None if it is not lost."""
     fatal: str | None = None
-    """The last fatal error from the driver; it benches the GPU once."""
+    """The last fatal error from the driver; each error benches the GPU once."""
 
     @property
     def blocked(self) -> bool:
@@ -100,7 +100,7 @@ class SlotBoard:
 
     Attributes:
         jobs: Numbers of the jobs that occupy slots, by slot.
-        ending: True if no more jobs start.
+        ending: True once no more jobs may start.
         taken: UUIDs of GPUs that another session took while no job was left for them.
     """
 
@@ -111,9 +111,9 @@ class SlotBoard:
         self.taken: Set[str] = frozenset()
         self._cards = {engine_slot.gpu_uuid or name: _Card() for name, engine_slot in slots.items()}
         self._requeued: dict[int, _Card] = {}
-        """Requeued jobs and the GPU they failed on: a job that fails on two GPUs stays failed."""
+        """Requeued jobs, each with the GPU it failed on: a job that fails on two GPUs stays failed."""
         self._witnesses: dict[int, _Card] = {}
-        """Requeued jobs that have not ended, with the suspected GPU."""
+        """Requeued jobs that have not ended, each with the suspected GPU."""
         self._allotment = Allotment()
         self._nvml_error: str | None = None
         self._reported: dict[str, str] = {}
@@ -156,13 +156,13 @@ class SlotBoard:
         return before != [card.awaited for card in self._cards.values()]
 
     def bench_awaited(self, waited_s: float) -> None:
-        """Benches the GPUs that others still use."""
+        """Benches the GPUs that others are still using."""
         for card in self._cards.values():
             if card.awaited is not None:
                 card.benched, card.awaited = f"not free after {units.span(waited_s)}: {card.awaited}", None
 
     def needed(self) -> set[str | None]:
-        """Returns the UUIDs of GPUs that run jobs or will; None stands for CPU slots."""
+        """Returns the UUIDs of GPUs that are running jobs or may run some; None stands for CPU slots."""
         slots = self.slots.items()
         return {
             slot.gpu_uuid for name, slot in slots if name in self.jobs or not (slot.drained or self._card(slot).blocked)
@@ -170,7 +170,7 @@ class SlotBoard:
 
     @property
     def lanes(self) -> int:
-        """Number of slots that run jobs or will."""
+        """Number of slots that are not closed to jobs."""
         return sum(not self._card(engine_slot).blocked for engine_slot in self.slots.values())
 
     def benched(self) -> dict[str, str]:
@@ -194,7 +194,7 @@ class SlotBoard:
         return {name: reason for name, reason in self._reported.items() if name not in before}
 
     def check_gpus(self, nvml_error: str | None, now: float) -> None:
-        """Benches GPUs with a fatal error, or lost for too long, by their newest samples; `now` is monotonic."""
+        """Benches GPUs whose newest samples show a fatal error or too long a loss; `now` is monotonic."""
         self._nvml_error = nvml_error
         for engine_slot in self.slots.values():
             card, sample = self._card(engine_slot), engine_slot.sample
@@ -206,10 +206,10 @@ class SlotBoard:
                 card.benched = card.benched or f"{fatal.text}; {fatal.advice}"
             card.lost_since = None if not sample.lost else now if card.lost_since is None else card.lost_since
             if card.benched is None and card.lost_since is not None and now - card.lost_since >= LOST_GPU_GRACE_S:
-                card.benched = f"lost: {sample.error or 'the driver does not reach it'}"
+                card.benched = f"lost: {sample.error or 'the driver cannot reach it'}"
 
     def judge(self, engine_slot: EngineSlot, worker: Worker) -> tuple[int, ...]:
-        """Judges a slot's GPU by the end of a job. Returns the jobs to requeue, the worker's own last, if any."""
+        """Judges a slot's GPU by how a job ended. Returns the jobs to requeue, the worker's own last, if any."""
         self._card(engine_slot).pause_s = 0.0
         if engine_slot.gpu_uuid is None or worker.state is WorkerState.STOPPED:
             return ()
@@ -237,7 +237,7 @@ class SlotBoard:
     def _suspect(self, engine_slot: EngineSlot, job: int, reason: str) -> tuple[int, ...]:
         """Counts an early failure, perhaps the GPU's fault. Returns the same as `judge`.
 
-        Output does not prove that a GPU is broken: after a few failures in a row, the jobs rerun on another GPU, if any.
+        A job's output cannot prove that a GPU is broken: after a few failures in a row, the jobs rerun on another GPU, if any.
         """
         card = self._card(engine_slot)
         card.failed = [*(other for other in card.failed if other != job), job]
@@ -255,7 +255,7 @@ class SlotBoard:
         return sum(self._card(engine_slot) is not card for engine_slot in self._usable().values())
 
     def _resolve_suspicion(self, job: int, *, computed: bool) -> None:
-        """Ends the suspicion of a GPU: one of its failed jobs computed on another, which benches it, or failed again."""
+        """Ends the suspicion of a GPU: benches it if a job that failed on it has `computed` on another GPU."""
         card = self._witnesses.get(job)
         if card is not None:
             card.benched = card.benched or (card.suspected if computed else None)
@@ -315,7 +315,7 @@ class SlotBoard:
         if card.awaited is not None:
             return card.awaited
         if engine_slot.gpu_uuid in self.taken:
-            return "for its GPU: another session has taken it, as no job was left for it"
+            return "for its GPU: another session has taken it while no job was left for it"
         if engine_slot.away is not None:
             return f"for its node: {engine_slot.away}"
         return f"for a while: {card.unready}" if time.monotonic() < card.paused_until else None
@@ -351,7 +351,7 @@ class SlotBoard:
         if awaited is not None:
             return awaited
         if (suspected := self._card(engine_slot).suspected) is not None:
-            return f"{suspected}; they run on another GPU to find out if it is broken"
+            return f"{suspected}; they rerun on another GPU to find out whether this one is broken"
         if reserved.missing and name in reserved.slots:
             return f"reserved for job {reserved.job}, which needs {units.count(reserved.missing, 'more slot')}"
         first = next(job for job in self.queue.next_jobs() if job.only in (None, name))
@@ -380,12 +380,12 @@ class SlotBoard:
 
 
 def _has_computed(attempt: Attempt) -> bool:
-    """Returns True if an attempt got further than a broken GPU allows."""
+    """Returns True if an attempt got further than a broken GPU would allow."""
     return attempt.had_progress or attempt.elapsed_s(clock.now()) >= EARLY_FAILURE_S
 
 
 def _peak_mib(job: JobRecord, slot: str) -> float | None:
-    """Returns a job's last peak of memory; None if it was measured on another node, which may have other GPUs, or lie."""
+    """Returns a job's last memory peak; None if it was measured on another node, which may have other GPUs, or lie."""
     is_same_node = (job.slot or "").rpartition("/")[0] == slot.rpartition("/")[0]
     return job.last.memory_peak_mib if is_same_node else None
 

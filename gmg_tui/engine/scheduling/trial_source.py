@@ -1,4 +1,4 @@
-"""A tuning's trials as a source of jobs: each is chosen from the results so far."""
+"""A tuning's trials as a source of jobs: each is chosen in view of the results so far."""
 
 import logging
 import math
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 _STOPPED = "the tuning was stopped"
 _MIN_OTHER_CORES, _MIN_OTHER_SHARE = 0.5, 0.1
-"""Ignore other processes that use fewer cores, or a smaller share of the CPU."""
+"""Ignore other processes that use fewer cores than this, or a smaller share of the CPU."""
 
 
 class TrialRun:
@@ -51,30 +51,30 @@ class TrialRun:
         self._attempt = attempt
         self._meter = RateMeter(self._spec, self.trial.kind)
         self._read_at_s: float | None = None
-        """Time of the metric's last reading, in seconds of the attempt."""
+        """Time of the last reading of the metric, in seconds of the attempt."""
         self._integral = 0.0
         """Integral of that metric over time."""
         self._start_s: float | None = None
         """Time of the first rate, in seconds of the attempt."""
         self._gpu_users: str | None = None
-        """Text of the first alert about other users of the GPU during the measurement; None without one."""
+        """Text of the first alert about other users of the GPU during the measurement; None if none."""
         self._other_cores: list[float] = []
         """Number of cores used by other processes, in each second of the measurement."""
 
     @property
     def has_rate(self) -> bool:
-        """True once it has a rate."""
+        """True once the first rate is known."""
         return self._start_s is not None
 
     @property
     def measured(self) -> bool:
-        """True if its rate is precise enough."""
+        """True once its rate has been measured for long enough."""
         return self._meter.is_done
 
     def measure(self, worker: Worker, *, counts: bool, other_cores: float | None) -> None:
-        """Measures the rate; call it each second while the trial runs.
+        """Measures the rate; call this every second while the trial is running.
 
-        It `counts` once all trials that run together have a rate. `other_cores` is the number of cores used by other
+        The second `counts` once all trials that run together have a rate. `other_cores` is the number of cores used by other
         processes, None if unknown.
         """
         attempt = worker.attempt
@@ -140,7 +140,7 @@ class TrialRun:
         )
 
     def conclude(self, worker: Worker, *, skipped: str | None) -> Trial:
-        """Returns the final trial; `skipped` is the reason if it ended for another cause than its value."""
+        """Returns the final trial; `skipped` is the reason if it ended for a cause other than its value."""
         state, reason = self._outcome(worker, skipped)
         trial = self.interim_record(worker)
         rate = trial.rate if trial.rate is not None else _number(self._reported(worker))
@@ -173,7 +173,7 @@ class TrialRun:
             return f"the script ended after {duration}, {measured} of it measured, before its rate was precise enough: let it run longer"
         missing = f"a number called {self._spec.metric!r}"
         if self._spec.metric == FPS:
-            missing = "an FPS line: Genesis prints its rate unless show_FPS is off or logging_level above info"
+            missing = "an FPS line: Genesis prints its rate unless show_FPS is off or logging_level is above info"
         return f"the script {'was stopped' if attempt.timed_out else 'ended'} after {duration} without {missing}"
 
 
@@ -207,7 +207,7 @@ class TrialSource:
         self._started = time.monotonic()
         self._stopped = False
         self._untunable_on = set[str]()
-        """The nodes on which the script showed that it cannot be tuned."""
+        """The nodes on which the script proved impossible to tune."""
         for number in [number for number, record in self._queue.records.items() if not record.state.ended]:
             # An earlier engine planned them; the search decides again.
             self._recorder.write(self._queue.act(QueueAction.SKIP, number))
@@ -284,7 +284,7 @@ class TrialSource:
     # Measuring
 
     def beat(self) -> None:
-        """Measures running trials, and ends those that are precise enough."""
+        """Measures running trials, and ends those measured for long enough."""
         if self._spec.budget_s is not None and self._now_s >= self._spec.budget_s and not self._search.ended:
             self._stop_search("the budget is used up")
         running = self._running_trials()
@@ -305,7 +305,7 @@ class TrialSource:
             self._scheduler.wake()  # the search may be waiting for a lost slot
 
     def _other_cores(self) -> float | None:
-        """Returns the cores used by other processes since the last call; None with workers on other machines."""
+        """Returns the cores used by other processes since the last call; None if workers run on other machines."""
         if self._run_spec.nodes is not None:
             return None
         all_pct = float(psutil.cpu_percent()) * (os.cpu_count() or 1)
@@ -317,7 +317,7 @@ class TrialSource:
         return [(trial_run, worker) for trial_run, worker in runs if trial_run is not None]
 
     def _skip_unused(self) -> None:
-        """Skips trials that wait for a slot no longer in use, or on a lost node."""
+        """Skips trials waiting for a slot that is no longer used, or whose node is lost."""
         benched = self._board.benched()
         for number in self._waiting_numbers():
             slot = self._trial_runs[number].trial.slot
@@ -358,7 +358,7 @@ class TrialSource:
     # Commands
 
     def act(self, action: QueueAction, number: int) -> bool:
-        """Skips a waiting trial. Returns False if the queue must stop it. Raises `GmgError` for other actions."""
+        """Skips a waiting trial. Returns False if the queue must decide. Raises `GmgError` for other actions."""
         if action not in {QueueAction.SKIP, QueueAction.STOP}:
             raise GmgError("the search decides which trials run; you can only skip or stop one", 1)
         if action is QueueAction.STOP or number not in self._waiting_numbers():
@@ -367,7 +367,7 @@ class TrialSource:
         return True
 
     def end(self, reason: str | None) -> None:
-        """Ends the search, with the answer so far, because the session ends."""
+        """Ends the search, with the answer so far, because the session is ending."""
         if not self._search.ended:
             self._stopped = True
             self._search.stop(reason or _STOPPED)

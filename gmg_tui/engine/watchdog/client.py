@@ -45,7 +45,7 @@ class WatchdogClient:
                 start_new_session=True,  # must survive signals to the engine's group
             )
         except (OSError, RuntimeError) as error:  # `RuntimeError`: no thread can be started
-            _log.warning("no watchdog: %s; workers would outlive an engine that is killed", error)
+            _log.warning("no watchdog: %s; workers would survive if the engine were killed", error)
         self._send(f"{self._session_id}\n")
 
     async def _watch(self) -> None:
@@ -53,7 +53,7 @@ class WatchdogClient:
             pause_s = _RETRY_PAUSE_S
             if self._process is not None:
                 exit_code = await self._process.wait()
-                _log.warning("the watchdog has ended (%d) and is replaced", exit_code)
+                _log.warning("the watchdog has ended (%d) and is being replaced", exit_code)
                 self._process, pause_s = None, _REPLACE_PAUSE_S
             await asyncio.sleep(pause_s)
             await self._spawn()

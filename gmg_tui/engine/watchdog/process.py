@@ -1,7 +1,7 @@
 """A small process that ends the workers if the engine is killed.
 
-The engine sends the session's ID to standard input, as other users would see it in `ps` and could give it to processes of
-their own. It then sends the start and end of each process group. Standard input closes when the engine ends for any reason;
+The engine sends the session's ID to standard input, as other users could see an argument in `ps` and give it to processes
+of their own. It then sends the start and end of each process group. Standard input closes when the engine ends for any reason;
 after a normal end no worker is left. To stay small, it imports nothing from the project (`python -I -S` takes about 7 MiB).
 """
 
@@ -14,12 +14,12 @@ from contextlib import suppress
 from threading import Thread
 
 _SIGNAL_STEPS = ((signal.SIGINT, 5.0), (signal.SIGTERM, 2.0), (signal.SIGKILL, 2.0))
-"""Signals, each with the seconds to wait after it: fewer than the engine's, as nobody reads the workers' output."""
+"""Signals, each with the seconds to wait after it: less than the engine waits, as nobody reads the workers' output."""
 _CHECK_INTERVAL_S = 0.1
 _ENVIRON_TIMEOUT_S = 1.0
 """Time limit for reading environments: processes in a hung driver may block it."""
 _MAX_ENVIRON_BYTES = 8 << 20
-"""Limit of an environment, which a process can make as large as its memory."""
+"""Limit on reading an environment, which a process can make as large as its memory."""
 _DEAD_STATES = (b"Z", b"X")
 
 Key = tuple[int, int]
@@ -27,7 +27,7 @@ Key = tuple[int, int]
 
 
 def _read_stat(pid: int) -> list[bytes]:
-    """Returns the fields of `/proc/PID/stat` after the name (proc(5)). Raises `OSError` if there is no process."""
+    """Returns the fields of `/proc/PID/stat` after the name (proc(5)). Raises `OSError` if there is no such process."""
     file = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
     try:
         return os.read(file, 4096).rpartition(b")")[2].split()
@@ -73,7 +73,7 @@ class _Processes:
                 fields = _read_stat(int(name))
                 if fields[0] not in _DEAD_STATES:
                     groups[int(name), int(fields[19])] = int(fields[2])
-        # After a group's end its number may be reused, but by a leader with another start.
+        # Once a group has ended, its number may be reused, but by a leader with a different start.
         self._groups |= {group for group, start in self._leaders if read_start(group) == start}
         found = {key for key, group in groups.items() if group in self._groups}
         unread = [key for key in groups if key not in found | self._marked | self._reading]

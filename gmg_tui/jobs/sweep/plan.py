@@ -74,7 +74,7 @@ def make(
 
 
 def apply(spec: RunSpec, settings: Settings) -> RunSpec:
-    """Returns the spec of a new or resumed sweep, with the GPUs, limits, variables and actions of `settings`."""
+    """Returns the spec of a new or resumed sweep, with the values of `settings` that concern the session."""
     limits: dict[str, Any] = {key: item for key in ("per_gpu", "best") if (item := getattr(settings, key)) is not None}
     if settings.timeout is not None:
         limits["timeout_s"] = None if settings.timeout_s == math.inf else settings.timeout_s

@@ -89,7 +89,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def gpus_text(self) -> str | None:
-        """The value for `--gpus`."""
+        """The value for `--gpus`; None if not set."""
         if isinstance(self.gpus, tuple):
             return ",".join(map(str, self.gpus)) + ("," if len(self.gpus) == 1 else "")
         return None if self.gpus is None else str(self.gpus)
@@ -103,7 +103,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def read(path: str) -> Settings:
-    """Reads an experiments file. A script that is not in the current folder is looked for beside the file.
+    """Reads an experiments file. A script that is not in the current folder is looked up next to the file.
 
     Raises `GmgError` if it cannot be read, is not TOML, or has an invalid key or value, which the message names.
     """

@@ -56,7 +56,7 @@ def answer(record: Record) -> Answer:
 
 
 def conclusion(record: Record) -> str:
-    """Returns the reason that the search has ended, in a few words."""
+    """Returns the reason the search has ended, in a few words."""
     if not record.ran:
         low = record.spec.low
         state, problem = TrialState.SKIPPED, "could not be measured"
@@ -99,7 +99,7 @@ def _summarize(record: Record, value: int) -> Best:
     return Best(
         value=value,
         rate=math.exp(fmean(scores)),
-        margin_pct=record.fit.margin_pct(max(1, len(scores) - 1)),  # the choice among several costs one
+        margin_pct=record.fit.margin_pct(max(1, len(scores) - 1)),  # choosing among several values costs one score
         memory_mib=max((trial.memory_mib for trial in trials if trial.memory_mib is not None), default=None),
         gpu_util_pct=mean(trial.gpu_util_pct for trial in trials),
         power_w=mean(trial.power_w for trial in trials),
@@ -107,7 +107,7 @@ def _summarize(record: Record, value: int) -> Best:
 
 
 def _joint_result(record: Record, value: int) -> Together | None:
-    """Returns the result on all slots at once, unbiased because measured after the choice; None without one."""
+    """Returns the result on all slots at once, unbiased because measured after the choice; None if there is none."""
     measured = record.measured(TrialKind.TOGETHER)
     rates = {trial.slot: trial.rate for trial in measured if trial.value == value and trial.rate is not None}
     if not rates:
@@ -121,7 +121,7 @@ def _joint_result(record: Record, value: int) -> Together | None:
 
 
 def _warnings(record: Record) -> Iterator[str]:
-    """Yields the limitations of the answer, a sentence each."""
+    """Yields the limitations of the answer, one sentence each."""
     fastest, chosen = _fastest(_candidates(record)).value, recommended(record)
     for slot, factor in record.fit.factors.items():
         if abs(factor - 1) > _MAX_SLOT_DIFFERENCE:
@@ -159,7 +159,7 @@ def _limit_warning(record: Record, fastest: int) -> Iterator[str]:
 
 
 def _unmeasured_warnings(record: Record) -> Iterator[str]:
-    """Yields the slots and values without a rate, a sentence each."""
+    """Yields a sentence on each value, and one on the slots, that were not measured."""
     if record.other_models:
         names = ", ".join(f"{slot.name} ({model_of(slot)})" for slot in record.other_models)
         yield f"Not measured, as rates of different models cannot be compared: {names}."

@@ -67,7 +67,9 @@ def fit(samples: Sequence[Sample]) -> Fit:
     for _ in range(_FIT_ROUNDS if len(logs) > 1 else 0):
         keys = _means((sample.key, sample.log_rate - logs[sample.slot]) for sample in shared)
         logs = _means((sample.slot, sample.log_rate - keys[sample.key]) for sample in shared)
-    typical = sorted(logs.values())[len(logs) // 2] if logs else 0.0  # of two, the faster: the slower has a problem
+    typical = (
+        sorted(logs.values())[len(logs) // 2] if logs else 0.0
+    )  # of two, the faster: the slower may have a problem
     logs = {slot: log - typical for slot, log in sorted(logs.items())}
     spread, freedom = _spread(samples, logs)
     counts = Counter(sample.slot for sample in shared)
@@ -126,7 +128,7 @@ class RateMeter:
         """Index of the mark at which the consistent windows start."""
 
     def add(self, amount: float, time_s: float) -> None:
-        """Adds a count. A smaller one than the last comes from another loop, and restarts the measurement."""
+        """Adds a count. One smaller than the last comes from another loop, and restarts the measurement."""
         mark = Mark(amount, time_s)
         if self._last is not None and (amount < self._last.amount or time_s < self._last.time_s):
             self._marks, self._steady_from = [], 0
@@ -158,7 +160,7 @@ class RateMeter:
 
     @property
     def is_done(self) -> bool:
-        """True once the rate has been steady long enough, or the maximum time is over."""
+        """True once the rate has been steady long enough, or the maximum time has passed."""
         return self.measured_s >= (self._min_s if self._is_steady else self._max_s)
 
     @property

@@ -18,7 +18,7 @@ from gmg_tui.model import Slot
 from gmg_tui.model.tuning import FPS, Answer, Trial, TrialKind, TrialState, TuneSpec
 
 _MAX_LADDER_VALUES = 8
-"""Maximum values of the ladder to try at once."""
+"""Maximum number of ladder values to try at once."""
 _MAX_LEAP_RATIO = 16
 """Maximum ratio of a value to the largest so far if the memory is unknown, as on a CPU."""
 _MIN_LADDER_GAIN = 0.015
@@ -61,7 +61,7 @@ class Search:
         trials: The ended trials, in order.
         ended: True if it plans no more trials.
         step: The current step, or the reason for the end, in a few words.
-        reached: The step at which it was stopped; empty while it runs, and if it was completed.
+        reached: The step at which it was stopped; empty while it is running, or if it was completed.
     """
 
     def __init__(self, spec: TuneSpec, slots: Sequence[Slot], trials: Sequence[Trial] = ()) -> None:
@@ -79,7 +79,7 @@ class Search:
     # Called by the engine
 
     def plan(self, free: Collection[str], now_s: float, free_mib: Mapping[str, float] | None = None) -> list[Trial]:
-        """Returns the trials to start now on the free slots, without numbers; empty if it must wait.
+        """Returns the trials to start now on the free slots, without numbers; empty if it must wait or has ended.
 
         `now_s` is the tuning's run time so far in seconds; `free_mib` is the free memory by slot.
         """
@@ -102,7 +102,7 @@ class Search:
         return plans
 
     def add(self, trial: Trial) -> None:
-        """Adds a trial that was measured, has failed or was skipped."""
+        """Adds an ended trial: measured, failed or skipped."""
         self._running.pop(trial.slot, None)
         self._last_alive_s.pop(trial.slot, None)  # the slot is about to be free
         self.trials.append(trial)
@@ -149,9 +149,9 @@ class Search:
         return max(1, math.ceil(math.log2(end / low)) + 1) if end > low else _USUAL_DOUBLINGS
 
     def eta_s(self, running: Mapping[str, float], now_s: float) -> float | None:
-        """Estimates the remaining seconds from the mean time of a trial; None before the first measured one.
+        """Estimates the remaining seconds from the mean time of a trial; None if none has been measured.
 
-        `running` has the start of each running trial in the tuning's run time, seconds, by slot.
+        `running` has the start of each running trial, by slot, in seconds of the tuning's run time.
         """
         measured = [trial for trial in self._record.alone if trial.state is TrialState.MEASURED]
         if self.ended or not measured:
@@ -266,7 +266,7 @@ class Search:
         return [(value, name, TrialKind.TOGETHER) for name in record.slots if name in slots]
 
     def _assign(self, proposals: Iterable[_Proposal], idle: Sequence[str]) -> list[Trial]:
-        """Assigns each value to the idle slot with the fewest unmeasured, then the fewest trials of it."""
+        """Assigns each value to the idle slot with the fewest unmeasured trials of it, then the fewest trials."""
         unused, plans = list(idle), list[Trial]()
         for value, only_slot, kind in proposals:
             fitting = [name for name in unused if only_slot in (None, name) and self._record.fits(value, name)]
@@ -282,7 +282,7 @@ class Search:
         return len(states) - states.count(TrialState.MEASURED), len(states)
 
     def _alive_slots(self, idle: Collection[str], now_s: float) -> set[str]:
-        """Returns the slots that are free or run a trial, or did until `_MAX_SLOT_WAIT_S` ago."""
+        """Returns the slots that are idle or running a trial, or were within the last `_MAX_SLOT_WAIT_S`."""
         for name in self._record.slots:
             if name in idle or name in self._running or name not in self._last_alive_s:
                 self._last_alive_s[name] = now_s

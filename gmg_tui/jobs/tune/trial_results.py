@@ -20,7 +20,7 @@ from gmg_tui.model.tuning import Edge, MemoryLine, Trial, TrialKind, TrialState,
 from gmg_tui.scripts.genesis.output.failure_signs import FailureKind, sign_of
 
 MAX_TRIALS = 2
-"""Maximum trials of a value that fail or are skipped."""
+"""Maximum number of failed or skipped trials of a value."""
 _MAX_CONSTANT_SPREAD = 0.02
 """Relative difference of memory between the smallest and the largest value below which it counts as constant."""
 _MAX_NOISE = 0.05
@@ -82,7 +82,7 @@ class Curve:
 
 
 def round_down(value: float, *, nearest: bool = False) -> int:
-    """Returns `value` rounded to a multiple, the next lower or the nearest, of a power of two of at most 1.6 % of it.
+    """Rounds `value` down, or to the `nearest`, multiple of a power of two that is at most 1.6 % of it.
 
     The result is a number that a person would type: a multiple of 64 at 4,096, of 256 at 16,384, of 1 up to 127.
     """
@@ -119,7 +119,7 @@ class Record:
         self.alone = [trial for trial in self.trials if trial.kind is not TrialKind.TOGETHER]
         """The trials that were not on all slots at once."""
         self.free_mib: dict[str, float] = {}
-        """The free memory while no worker runs on a slot, by slot."""
+        """Free memory of each slot when no worker was running on it."""
 
     # Values that run
 
@@ -143,7 +143,7 @@ class Record:
 
     @cached_property
     def ran(self) -> set[int]:
-        """The values that were measured, without those in `failed`."""
+        """The values that were measured, not counting those in `failed`."""
         return {value for value, state in self._counts if state is TrialState.MEASURED} - self.failed
 
     @property
@@ -216,7 +216,7 @@ class Record:
 
     @cached_property
     def memory_line(self) -> MemoryLine | None:
-        """The line through the memory of the smallest and the largest measured value; None with fewer than two."""
+        """The line through the memory of the smallest and the largest measured value; None if fewer than two."""
         memory_mib: dict[int, float] = {}
         for trial in self.alone:
             if trial.state is TrialState.MEASURED and trial.memory_mib is not None:
@@ -231,7 +231,7 @@ class Record:
 
     @property
     def memory_end(self) -> int | None:
-        """The largest value that leaves the headroom on the emptiest slot and similar slots; None if unknown."""
+        """The largest value that leaves the headroom free on the emptiest slot and similar slots; None if unknown."""
         limits = [limit for slot in self.slots if (limit := self._memory_limit(slot)) is not None]
         if not limits or len(limits) < len(self.slots):
             return None

@@ -120,7 +120,7 @@ async def test_an_attempt_whose_end_it_does_not_report_ends_soon_after_the_signa
         await run.until_state("evil/cpu0", WorkerState.RUNNING)
         await run.client.act(Action.STOP, "evil/cpu0")
         await run.until_state("evil/cpu0", WorkerState.FAILED)
-        assert run.worker("evil/cpu0").reason == "evil has not reported its end"
+        assert run.worker("evil/cpu0").reason == "evil has not reported the attempt's end"
         await run.client.end()
         await run.until(lambda snapshot: snapshot.ended)
 

@@ -134,7 +134,7 @@ async def test_a_node_that_returns_with_fewer_slots_ends_the_workers_on_the_othe
         await run.until(lambda _: all(run.worker(slot).pid for slot in SLOTS))
         flag.touch()
         agent(spec, "n2").kill()
-        await run.until(lambda _: "n2 has no cpu1 any more" in (run.worker("n2/cpu1").reason or ""))
+        await run.until(lambda _: "n2 no longer has cpu1" in (run.worker("n2/cpu1").reason or ""))
         go.touch()
         await run.until(lambda snapshot: snapshot.ended)
         if is_sweep:

@@ -488,5 +488,5 @@ async def test_a_worker_on_a_node_is_stopped_restarted_and_edited() -> None:
 
 @pytest.mark.parametrize("where", ["0", "x", "-1"])
 def test_the_number_of_agents_is_checked(where: str) -> None:
-    with pytest.raises(GmgError, match=f"--nodes local:{where}: give how many agents to start on this machine"):
+    with pytest.raises(GmgError, match=f"--nodes local:{where}: give the number of agents to start on this machine"):
         Local(where)

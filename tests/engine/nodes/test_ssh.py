@@ -71,7 +71,7 @@ async def test_two_names_of_one_machine_are_refused(hosts: HostsSpec) -> None:
     """Else each of its GPUs would have two workers."""
     spec = hosts("a,b,alias", *ENDLESS)
     _, answer = await spawn(spec)
-    assert answer["error"] == "a and alias are one machine; name it once, as one agent runs all its slots"
+    assert answer["error"] == "a and alias are the same machine; name it once, as one agent runs all its slots"
     nothing_left(spec)
 
 
