@@ -13,7 +13,7 @@ def report_fps(
         n_envs: Number of environments.
         done: Progress towards `total`, in the script's unit, such as iterations.
         total: Value of `done` at the end.
-        metrics: Further numbers, by name: results of the run, as in `tune --metric` and the tables of a sweep.
+        metrics: Other results by name, for `tune --metric` and the tables of a sweep.
     """
     import json
 

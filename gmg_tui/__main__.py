@@ -8,7 +8,7 @@ def main() -> None:
     try:
         from gmg_tui.model.secrets import hide_arguments
 
-        hide_arguments()  # before slow imports: until then all users see the arguments
+        hide_arguments()  # before slow imports: until then all users can see the arguments
         from gmg_tui.cli import app as cli
 
         cli.main()

@@ -1,6 +1,6 @@
 """The address by which other machines reach this one.
 
-It comes from the route to another machine: Debian and Ubuntu map the host's own name to 127.0.1.1 in `/etc/hosts`.
+Found by the route to another machine, as Debian and Ubuntu map the host's own name to 127.0.1.1 in `/etc/hosts`.
 """
 
 import socket
@@ -40,9 +40,9 @@ def is_reachable(address: str) -> bool:
 
 
 def address_for(peers: Iterable[str]) -> str | None:
-    """Returns the address of the interface to the first of `peers` that is another machine; None if unknown.
+    """Returns this machine's address on the route to the first of `peers` that is another machine; None if unknown.
 
-    Without such a peer, uses the default route. May block to resolve names.
+    Without such a peer, uses the default route. May block while resolving names.
     """
     for peer in (*peers, _OUTSIDE_ADDRESS):
         with suppress(OSError, UnicodeError):  # unknown names, no route

@@ -1,4 +1,4 @@
-"""Calls that may block forever, as to a driver or a disk, in threads that do not delay the end of the process."""
+"""Runs calls that may block forever, such as to a driver or a disk, in threads that do not delay the process's exit."""
 
 import threading
 from collections.abc import Callable
@@ -35,7 +35,7 @@ async def in_daemon_thread(function: Callable[_P, _T], *args: _P.args, **kwargs:
     while True:
         try:
             future = begin(function, *args, **kwargs)
-        except RuntimeError:  # for example, a script has used up the container's processes
+        except RuntimeError:  # for example, a script has used up the container's process limit
             await asyncio.sleep(_THREAD_RETRY_S)
         else:
             return await asyncio.wrap_future(future)

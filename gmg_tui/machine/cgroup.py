@@ -1,4 +1,4 @@
-"""The control groups of a process (cgroups(7), version 1 and 2), and their limits on CPU time and memory."""
+"""The control groups of a process (cgroups(7), versions 1 and 2), and their limits on CPU time and memory."""
 
 import math
 import os
@@ -21,7 +21,7 @@ def usable_cpus(proc: Path = _SELF) -> int:
 
 
 def cpu_quota(proc: Path = _SELF) -> float | None:
-    """Returns the lowest CPU quota of all levels, in CPUs; None for no limit."""
+    """Returns the lowest CPU quota at any level, in CPUs; None if unlimited."""
     quotas = [quota for folder in folders("cpu", proc) if (quota := _quota(folder)) is not None]
     return min(quotas, default=None)
 
@@ -31,7 +31,7 @@ def folders(controller: str, proc: Path = _SELF) -> Iterator[Path]:
     try:
         lines = (proc / "cgroup").read_text(errors="surrogateescape").split("\n")
         memberships = [line.split(":", 2) for line in lines if line]
-        # This process's mounts: a worker's own may differ, and lead to pipes.
+        # Reads this process's mounts: a worker could have its own, with pipes in place of files.
         mountinfo = (proc.parent / "self" / "mountinfo").read_text(errors="surrogateescape")
     except OSError:
         return
@@ -67,7 +67,7 @@ def _quota(folder: Path) -> float | None:
 
 
 def quota_periods(proc: Path = _SELF) -> list[tuple[int, int]]:
-    """Returns the number of CPU quota periods of each cgroup, and how many of them were throttled."""
+    """Returns the number of CPU quota periods of each cgroup, and of those that were throttled."""
     periods = []
     for folder in folders("cpu", proc):
         with suppress(OSError, KeyError, ValueError):
@@ -86,11 +86,11 @@ class MemoryLimit(NamedTuple):
 
 
 class Memory:
-    """The memory limits of the cgroups at `folders`, and of the machine; readable even after a process's end.
+    """The memory limits of the cgroups at `folders`, and of the machine; readable even after a process has ended.
 
     Attributes:
         tightest: The limit with the least free memory at the last `read`; None if unknown.
-        oom_kills: The number of OOM kills at that time, in the innermost cgroup if one has a limit, else on the machine.
+        oom_kills: The number of OOM kills by then, in the innermost cgroup if any has a limit, else on the machine.
     """
 
     def __init__(self, folders: Iterable[Path], proc: Path = _SELF.parent) -> None:
@@ -105,7 +105,7 @@ class Memory:
         self._events = innermost if innermost is not None and self.is_limited else proc / "vmstat"
 
     def read(self, now: float) -> None:
-        """Reads the limits at `now` (monotonic seconds), unless a process that shares them has done so."""
+        """Reads the limits at `now` (monotonic seconds), unless that has been done for another process."""
         if now <= self._read_at:
             return
         self._read_at = now

@@ -1,7 +1,7 @@
 """Atomic writes, safe reads, locks, and logs of limited size.
 
-A log that grows too large loses its middle. Readers count offsets in the stream of all bytes ever written; `Cut` maps them
-to offsets in the file.
+A log that grows too large loses its middle. Readers' offsets refer to the stream of all bytes ever written; `Cut` maps
+them to offsets in the file.
 """
 
 import errno
@@ -63,10 +63,10 @@ def remove_written(path: Path, written: os.stat_result) -> None:
 
 
 def _resolve(path: Path) -> Path:
-    """Resolves a path. Raises `OSError` for another user's link, unless root's, at its end or in a folder like `/tmp`.
+    """Resolves a path. Raises `OSError` for another user's link (except root's) at its end or in a folder like `/tmp`.
 
-    The kernel's `protected_symlinks` covers folders with the sticky bit only. Checks each component once: in a folder that
-    others can write to, it may change between two checks.
+    The kernel's `protected_symlinks` covers only folders with the sticky bit. Checks each component once, since in a
+    folder that others can write to, it may change between two checks.
     """
     trusted_owners = (os.geteuid(), 0)
     for _ in range(MAX_LINKS):
@@ -92,7 +92,7 @@ def _resolve(path: Path) -> Path:
 def components(path: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
     """Yields the folders and links that lead to `path`, and its target: each one's path, status, and True for the target.
 
-    Starts at the root. Raises `OSError` if one is missing, or for a loop of links.
+    Starts at the root. Raises `OSError` if one is missing, or if links form a loop.
     """
     component, names = Path("/"), [*reversed(Path(os.path.abspath(path)).parts[1:])]  # noqa: PTH100 - keeps links
     for _ in range(_MAX_COMPONENTS):
@@ -110,8 +110,8 @@ def components(path: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
 def open_regular(path: Path | str, flags: int = os.O_RDONLY, *, folder: int | None = None) -> int:
     """Opens a regular file, for reading by default. Returns its descriptor.
 
-    With an open `folder`, the path is relative to it and must not be a link. Raises `OSError` if the file does not exist, or
-    is not a regular one: a pipe may block forever.
+    With an open `folder`, the path is relative to it and must not be a link. Raises `OSError` if the file cannot be
+    opened or is not a regular one, such as a pipe, which could block forever.
     """
     flags |= os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (os.O_NOFOLLOW if folder is not None else 0)
     try:
@@ -131,7 +131,7 @@ def open_for_reading(path: Path) -> BinaryIO:
 
 
 def lock_trouble(folder: Path, lock: Callable[[int, int], object]) -> str | None:
-    """Returns the reason why `fcntl.flock` or `fcntl.lockf` (`lock`) fails in `folder`; None if it works or is untestable.
+    """Returns the reason why `fcntl.flock` or `fcntl.lockf` (`lock`) fails in `folder`; None if it works or is unknown.
 
     Lustre without `-o flock`, and some NFS mounts, have no locks.
     """
@@ -181,7 +181,7 @@ class Cut(NamedTuple):
 
 
 def find_cut(log: BinaryIO) -> Cut:
-    """Returns the gap in the middle of `log`. Raises `OSError`."""
+    """Returns the gap in the middle of `log`, empty if nothing is missing. Raises `OSError`."""
     log.seek(0)
     note = _CUT_NOTE.search(log.read(HEAD_BYTES + _MAX_NOTE_BYTES))
     return Cut() if note is None else Cut(note.start(), note.end(), int(note[1].replace(b",", b"")))

@@ -31,13 +31,13 @@ _MAX_CREATE_ATTEMPTS = 10
 
 
 def home(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Returns `HOME`, else the home of the passwd entry; None without either, as for a random user ID in a container."""
+    """Returns `HOME`, else the passwd entry's home; None without either, as for a random user ID in a container."""
     folder = environ.get("HOME", "")
     return Path(folder) if folder.startswith("/") else passwd_home()
 
 
 def passwd_home() -> Path | None:
-    """Returns the home of the user's passwd entry; None without one."""
+    """Returns the home folder in the user's passwd entry; None if unknown."""
     with suppress(KeyError):
         folder = pwd.getpwuid(os.getuid()).pw_dir
         return Path(folder) if folder.startswith("/") else None
@@ -45,7 +45,7 @@ def passwd_home() -> Path | None:
 
 
 def homes() -> list[Path]:
-    """Returns `home`, then `passwd_home`, if known."""
+    """Returns the results of `home` and `passwd_home`, omitting None."""
     return [folder for folder in (home(), passwd_home()) if folder is not None]
 
 
@@ -68,7 +68,7 @@ def _folder(variable: str, below_home: str) -> Path | None:
 
 
 def user_name(uid: int) -> str:
-    """Returns a user's name, or `user UID` without a passwd entry."""
+    """Returns a user's name, or `user UID` if there is no passwd entry."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -76,7 +76,7 @@ def user_name(uid: int) -> str:
 
 
 def owner_names(owned: Iterable[tuple[Path, int]]) -> list[str]:
-    """Returns the names of the users in `owned`, from `owners`; IDs may mean other users on other machines."""
+    """Returns the names of the users in `owned` (see `owners`): an ID may belong to another user on another machine."""
     names = set()
     for _, uid in owned:
         with suppress(KeyError):
@@ -85,13 +85,13 @@ def owner_names(owned: Iterable[tuple[Path, int]]) -> list[str]:
 
 
 class LockedFolder(NamedTuple):
-    """A folder that exists while this process holds its lock."""
+    """A folder that `remove_abandoned` keeps while this process holds its lock."""
 
     path: Path
     descriptor: int
 
     def remove(self, max_entries: int) -> None:
-        """Removes up to `max_entries` entries, then the folder if it is empty; releases the lock."""
+        """Removes up to `max_entries` entries, then the folder if it is empty; releases the lock. Ignores errors."""
         with suppress(OSError):
             empty_folder(self.descriptor, max_entries)
             self.path.rmdir()
@@ -101,8 +101,8 @@ class LockedFolder(NamedTuple):
 def distrust(folder: Path, *, shared: bool = False, must_exist: bool = False) -> str | None:
     """Returns the reason why another user could change, replace or create `folder`; None if nobody could.
 
-    An existing folder must belong to this user. Its parents, and with `shared` the folder itself, may also be root's, even
-    writable by all if they have the sticky bit, unless the rest of the path is missing: anyone could create that next.
+    An existing folder must belong to this user. Its parents, and with `shared` the folder itself, may also be root's,
+    and world-writable with the sticky bit, unless the rest of the path is missing: anyone could then create it.
     With `must_exist`, raises `OSError` if anything is missing.
     """
     administrators, is_world_writable = _administrators(), False
@@ -111,7 +111,7 @@ def distrust(folder: Path, *, shared: bool = False, must_exist: bool = False) ->
             if (reason := _distrust(status, administrators, own=is_last and not shared)) is not None:
                 return f"{component} {reason}"
             is_world_writable = bool(status.st_mode & stat.S_IWOTH) and not stat.S_ISLNK(status.st_mode)
-            # Where all can write, an unmapped owner may be anyone.
+            # Inside a world-writable folder, an unmapped owner may be anyone.
             administrators = (0,) if is_world_writable else _administrators()
     except OSError:
         if must_exist:
@@ -150,14 +150,14 @@ def _distrust(status: os.stat_result, administrators: tuple[int, ...], *, own: b
 
 @cache
 def _administrators() -> tuple[int, ...]:
-    """Returns the owners that may be root: unmapped files may be root's in a user namespace."""
+    """Returns the user IDs that may be root's: in a user namespace, root itself may be unmapped."""
     maps = (map(int, line.split()) for line in Path("/proc/self/uid_map").read_text("ascii").splitlines())
     has_nobody = any(first <= _OVERFLOW_ID < first + count for first, _, count in maps)
     return (0,) if has_nobody else (0, _OVERFLOW_ID)
 
 
 def _is_own_group(gid: int) -> bool:
-    """True for a group of this user alone, which many systems create for each user."""
+    """True for a group with this user as its only member, as many systems create for each user."""
     try:
         group, user = grp.getgrgid(gid), pwd.getpwuid(os.getuid())
     except KeyError:
@@ -174,7 +174,7 @@ def make_own(folder: Path) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise PermissionError(errno.EACCES, "it belongs to another user", str(folder))
+        raise PermissionError(errno.EACCES, "it is a link, or belongs to another user", str(folder))
     if stat.S_IMODE(status.st_mode) != 0o700:
         folder.chmod(0o700)
 
@@ -216,7 +216,7 @@ def remove_abandoned(parent: Path, prefix: str, is_wanted: Callable[[str, int], 
 
 
 def _lock(path: Path) -> LockedFolder | None:
-    """Locks a folder of this user. Returns None if it is another's, or another process has locked or removed it."""
+    """Locks a folder of this user. Returns None if another user's, or if another process locked or removed it."""
     with ExitStack() as stack, suppress(OSError):
         descriptor = os.open(path, _FOLDER_FLAGS)
         stack.callback(os.close, descriptor)
@@ -249,7 +249,7 @@ def empty_folder(descriptor: int, max_entries: int | None = None) -> None:
     """Removes up to `max_entries` entries of an open folder, without entering another file system.
 
     Moves inner folders up and empties them one by one, so that depth costs neither stack nor descriptors. Raises `OSError`
-    if an entry could not be removed, or if there were more.
+    if an entry cannot be removed, or if there are more.
     """
     for removed, (name, is_folder, parent) in enumerate(_entries(descriptor), 1):
         if max_entries is not None and removed > max_entries:
@@ -278,7 +278,7 @@ def files_in(folder: Path) -> Iterator[os.stat_result]:
 def write_own(path: Path, data: bytes | Iterable[bytes]) -> None:
     """Replaces a file in a gmg-tui folder, or anything that a script has put in its place.
 
-    Raises `OSError` as `write_atomic` does, and if another user could have replaced the folder.
+    Raises `OSError` like `write_atomic`, and if another user could have replaced the folder.
     """
     check_own(path.parent)
     with suppress(FileNotFoundError):
@@ -291,7 +291,7 @@ def write_own(path: Path, data: bytes | Iterable[bytes]) -> None:
 
 
 def _entries(descriptor: int) -> Iterator[tuple[str, bool, int]]:
-    """Yields the entries of a folder and its inner folders until all are gone: name, is a folder, parent's descriptor."""
+    """Yields entries of a folder and its inner folders until the caller has removed all: name, is folder, parent."""
     while entries := _list(descriptor):
         for name, is_folder in entries:
             if is_folder:

@@ -9,11 +9,11 @@ from gmg_tui.model import Slot
 
 _SYS = Path("/sys")
 BINDING_VARIABLES = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PLACES", "OMP_PROC_BIND")
-"""Variables by which users choose the cores themselves."""
+"""Variables with which users choose the cores themselves."""
 
 
 def node_of(pci_bus_id: str | None, sys: Path = _SYS) -> int | None:
-    """Returns the NUMA node of a PCI device; None if unknown, or on a machine with one node."""
+    """Returns the NUMA node of a PCI device; None if unknown, as on many machines with a single node."""
     if pci_bus_id is None:
         return None
     domain, _, rest = pci_bus_id.lower().partition(":")
@@ -36,7 +36,7 @@ def remote_cpus(cpus: Iterable[int], node: int | None, sys: Path = _SYS) -> tupl
 def near_cores(slots: Iterable[Slot], sys: Path = _SYS) -> dict[str, frozenset[int]]:
     """Returns the usable cores of the NUMA node of each slot's GPU, by slot.
 
-    Omits CPU slots, and nodes with all or none of the usable cores.
+    Omits CPU slots, and GPUs whose node has all or none of the usable cores.
     """
     usable, cores = os.sched_getaffinity(0), dict[str, frozenset[int]]()
     for slot in slots:
@@ -49,7 +49,7 @@ def near_cores(slots: Iterable[Slot], sys: Path = _SYS) -> dict[str, frozenset[i
 
 
 def cores_near_any(names: Iterable[str], near: Mapping[str, frozenset[int]]) -> frozenset[int] | None:
-    """Returns the cores near any of these slots; None if unknown for one."""
+    """Returns the cores near any of these slots; None if those of a slot are unknown."""
     known = [near.get(name, frozenset()) for name in names]
     return frozenset().union(*known) or None if all(known) else None
 

@@ -32,7 +32,7 @@ _WAIT_CALLS = {
     "child": ("61 247", "95 260"),
     "driver": ("16", "29"),
 }
-"""System calls that wait, on x86-64 and 64-bit ARM, by resource: `file` for an open file, `path` for a path."""
+"""System calls that wait, on x86-64 and 64-bit ARM, by the resource: `file` for an open file, `path` for a path."""
 _MACHINES = ("x86_64", "aarch64")
 _RESOURCES = {
     int(number): resource
@@ -51,7 +51,7 @@ class Activity:
         memory_rss_mib: Resident memory, shared pages counted for each process; None if unknown.
         memory_rss_peak_mib: The peak of `memory_rss_mib` at updates.
         pids: The PIDs of the tree.
-        stopped: The reason why a process is stopped, and how to continue it; None if none is.
+        stopped: The reason why a process is stopped, with any remedy; None if none is.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Activity:
         """
         members = list(members)
         cpu_s = {proc.key: proc.cpu_s for proc in members}
-        # The time between the last update and a process's end is lost; a new process counts from its start.
+        # CPU time between the last update and a process's end is lost; a new process counts from its start.
         used_s = sum(max(0.0, seconds - self._cpu_s.get(key, 0.0)) for key, seconds in cpu_s.items())
         if self._updated_at is None or now <= self._updated_at:
             self._busy_at = now
@@ -109,7 +109,7 @@ class _Counters(NamedTuple):
     time_s: float
     """Monotonic seconds."""
     threads: dict[str, tuple[float, float]]
-    """Seconds on a core, and seconds of waiting for one, by the thread's folder."""
+    """Seconds on a core, and seconds waiting for one, by the thread's folder."""
     periods: list[tuple[int, int]]
     """The number of quota periods of each cgroup, and of throttled ones."""
     major_faults: int
@@ -194,7 +194,7 @@ def _counters(pids: Collection[int], main: int, proc: Path) -> _Counters:
 
 
 def _schedule_times(folder: Path) -> tuple[float, float]:
-    """Returns a thread's seconds on a core, and of waiting for one (0 on kernels without `schedstat`)."""
+    """Returns a thread's seconds on a core, and seconds waiting for one (0 on kernels without `schedstat`)."""
     try:
         on_core, waiting, _ = map(int, (folder / "schedstat").read_bytes().split())
     except FileNotFoundError:

@@ -22,14 +22,14 @@ PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 _MAX_STAT_BYTES = 4096
 """A line of `/proc/PID/stat` has 52 numbers and a name of at most 64 characters."""
 _START_FIELD, _MAX_FIELDS = 19, 22
-"""The index of `starttime` among the fields after the name, and the fields to split (proc(5))."""
+"""The index of `starttime` among the fields after the name, and the number of fields to split off (proc(5))."""
 _MAX_ENVIRON_BYTES = 8 << 20
 """Bytes to read of an environment: execve(2) allows 6 MiB, but prctl(2) lets a process declare any memory as its own."""
 _MAX_COMMAND_BYTES = 8192
 MIN_SCAN_INTERVAL_S = 0.1
 """Seconds between the starts of two scans, which take 10 to 20 microseconds per process."""
 _ENVIRON_TIMEOUT_S = 0.5
-"""Seconds that a scan waits for a child's environment; the next scan uses a late answer."""
+"""Seconds that a scan waits for a child's environment; a late answer serves the next scan."""
 _ENVIRON_RETRY_S = 0.05
 _MAX_ENVIRON_READS = 8
 """Attempts to read an environment that is empty, as during an `exec`."""
@@ -58,12 +58,12 @@ class Proc(NamedTuple):
 
     @property
     def key(self) -> _Key:
-        """PID and start, which are unique."""
+        """PID and start, which together are unique."""
         return self.pid, self.started_ticks
 
     @property
     def stopped(self) -> str | None:
-        """The reason why it is stopped, and how to continue it; None if it is not."""
+        """The reason why it is stopped, with any remedy; None if it is not."""
         if self.state == "T":
             return f"stopped by a signal; kill -CONT {self.pid}"
         return f"stopped by a debugger (process {self.pid})" if self.state == "t" else None
@@ -72,7 +72,7 @@ class Proc(NamedTuple):
 def _stat_fields(pid: int) -> list[bytes] | None:
     """Returns the fields of `/proc/PID/stat` after the command's name; None if there is no such process.
 
-    Raises `OSError` if `/proc` cannot be read, as with too many open files.
+    Raises `OSError` if `/proc` cannot be read, for example if too many files are open.
     """
     # No file object, and no more fields than needed: hundreds of processes are read every two seconds.
     try:
@@ -116,7 +116,7 @@ def _read_file(pid: int, name: str, max_bytes: int = -1) -> bytes:
 
 
 def command_name(pid: int) -> str:
-    """Returns the first 15 characters of the name of a process's program; empty if the process is gone."""
+    """Returns the first 15 characters of a process's name; empty if the process is gone."""
     try:
         return _read_file(pid, "comm").strip().decode("utf-8", "replace")
     except OSError:
@@ -129,9 +129,9 @@ def command_line(pid: int) -> str:
 
 
 def read_variable(pid: int, name: str) -> str | None:
-    """Returns a variable in the initial environment of a process, empty if unset; None without any variables. May block.
+    """Returns a variable in the initial environment of a process, empty if unset; None if there are none.
 
-    Raises `OSError` if the process is gone, or another user's.
+    May block. Raises `OSError` if the process is gone, or another user's.
     """
     variables = _read_file(pid, "environ", _MAX_ENVIRON_BYTES)
     value = (b"\0" + variables).partition(f"\0{name}=".encode())[2].partition(b"\0")[0]
@@ -139,7 +139,7 @@ def read_variable(pid: int, name: str) -> str | None:
 
 
 def handles_signal(pid: int, number: int) -> bool:
-    """True if a process handles a signal, or the kernel does not report it (`SigCgt` in proc(5))."""
+    """True if a process handles a signal, or if the kernel does not report that (`SigCgt` in proc(5))."""
     caught = _status(pid, b"SigCgt:")
     return caught is not None and (not caught or bool(int(caught, 16) >> (number - 1) & 1))
 
@@ -150,7 +150,7 @@ def wait_count(pid: int) -> int:
 
 
 def _status(pid: int, name: bytes) -> bytes | None:
-    """Returns a field of `/proc/PID/status`, empty if it has none; None if the process is gone."""
+    """Returns a field of `/proc/PID/status`, empty if missing; None if the process is gone."""
     try:
         return (b"\n" + _read_file(pid, "status")).partition(b"\n" + name)[2].partition(b"\n")[0].strip()
     except OSError:
@@ -158,10 +158,10 @@ def _status(pid: int, name: bytes) -> bytes | None:
 
 
 def send_signal(proc: Proc, number: int) -> bool:
-    """Sends a signal to exactly this process, never to another one that has its PID now. Returns False if it is gone.
+    """Sends a signal to exactly this process, never to another that now has its PID. Returns False if it is gone.
 
     An open pidfd keeps identifying the same process. Kernels before 5.3, some sandboxes (seccomp, gVisor) and some builds of
-    Python (conda's) have none: there the start time is compared right before the signal, a gap of microseconds.
+    Python (conda's) lack pidfds: comparing the start time right before the signal then leaves a gap of microseconds.
     Raises `PermissionError` for another user's process, and `OSError` if `/proc` cannot be read.
     """
     try:
@@ -183,14 +183,14 @@ def send_signal(proc: Proc, number: int) -> bool:
 
 
 def kill_group(leader: int, *, reaped: bool) -> None:
-    """Kills a process group. If its leader was `reaped` and another process has the PID, the group is gone."""
+    """Kills a process group. If its leader was `reaped` and another process now has the PID, the group is gone."""
     if not reaped or read(leader) is None:
         with suppress(ProcessLookupError, PermissionError):  # it may be another user's by now
             os.killpg(leader, signal.SIGKILL)
 
 
 def _send_by_pidfd(handle: int, number: int) -> bool:
-    """Sends a signal by a pidfd. Returns False if that is refused; raises `ProcessLookupError` if the process is gone."""
+    """Sends a signal through a pidfd. Returns False if refused; raises `ProcessLookupError` if the process is gone."""
     try:
         signal.pidfd_send_signal(handle, number)
     except ProcessLookupError:
@@ -201,7 +201,7 @@ def _send_by_pidfd(handle: int, number: int) -> bool:
 
 
 def peer_credentials(connection: socket.socket) -> tuple[int, int]:
-    """Returns PID and user ID of the peer of a UNIX socket (`SO_PEERCRED`, unix(7)). Raises `OSError`."""
+    """Returns the PID and user ID of the peer of a UNIX socket (`SO_PEERCRED`, unix(7)). Raises `OSError`."""
     pid, user, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     return pid, user
 
@@ -235,7 +235,7 @@ class Table:
         self._by_mark: dict[str, list[Proc]] = {}
 
     def set_marks(self, marks: Mapping[_Key, str]) -> None:
-        """Sets the marks of this process's children."""
+        """Sets the marks (`GMG_ATTEMPT_ID`) of this process's children."""
         self._by_mark = {}
         for proc in self.children(os.getpid()):
             if mark := marks.get(proc.key):
@@ -249,8 +249,8 @@ class Table:
         """Returns the live processes of the attempt whose first process is or was `leader`.
 
         They are its descendants, the members of its session and group, and the engine's children with the attempt's mark, as
-        the engine adopts orphans (`PR_SET_CHILD_SUBREAPER`). `leader` is None if another process has that PID now. If
-        none has, one may have had it and left a session behind: then only the engine's descendants count.
+        the engine adopts orphans (`PR_SET_CHILD_SUBREAPER`). `leader` is None if another process now has that PID. If
+        no process has it, one may have had it and left a session behind: then only the engine's descendants count.
         """
         todo = {proc.pid for proc in self._by_mark.get(mark, ())}
         if leader is not None:
@@ -264,7 +264,7 @@ class Table:
         return {proc.pid for proc in self._with_descendants({os.getpid()})}
 
     def inherited_marks(self) -> dict[_Key, str]:
-        """Returns the marks of marked processes and of all their descendants, which may clear their own."""
+        """Returns the marks of marked processes and of their descendants, which may have cleared their own."""
         marked = ((mark, {proc.pid for proc in procs}) for mark, procs in self._by_mark.items())
         return {proc.key: mark for mark, pids in marked for proc in self._with_descendants(pids)}
 
@@ -279,20 +279,20 @@ class Table:
 
 
 def scan() -> Table:
-    """Reads all processes."""
+    """Scans all processes."""
     names = os.listdir("/proc")  # noqa: PTH208 - pathlib is slower
     procs = {int(name): read(int(name)) for name in names if name.isdigit()}
     for pid, proc in procs.items():
-        if proc is not None and procs.get(proc.parent) is None:  # the parent has ended: read the new one
+        if proc is not None and procs.get(proc.parent) is None:  # the parent has ended: read again for the new one
             procs[pid] = read(pid)
     return Table(proc for proc in procs.values() if proc is not None)
 
 
 def mark_of(pid: int) -> str | None:
-    """Returns `GMG_ATTEMPT_ID` in the initial environment of a process; empty if it has none, or is gone.
+    """Returns `GMG_ATTEMPT_ID` in the initial environment of a process; empty if unset, or if the process is gone.
 
-    None if it has no variables at all, as during an `exec`. Blocks while the process holds its memory map, as one that is
-    stuck in a driver may do forever.
+    None if it has no variables at all, as during an `exec`. Blocks while the process's memory map is locked, perhaps
+    forever if the process is stuck in a driver.
     """
     try:
         return read_variable(pid, "GMG_ATTEMPT_ID")
@@ -314,7 +314,7 @@ class Scans:
         self._pending_reads: dict[_Key, asyncio.Task[None]] = {}
 
     async def table(self) -> Table:
-        """Returns all processes from a scan that begins after the call. Raises `OSError` with too many open files."""
+        """Returns all processes from a scan that begins after the call. Raises `OSError` if too many files are open."""
         if self._next is None:
             self._next = asyncio.create_task(self._scan())
         return await asyncio.shield(self._next)
@@ -362,7 +362,7 @@ class Scans:
 def files_open_for_writing(pids: Iterable[int]) -> set[str]:
     """Returns the paths of files that processes have open for writing only, but not for appending.
 
-    Reads `/proc` only, which a hung disk does not block.
+    Omits devices and other `_NON_RESULT_PREFIXES`. Reads only `/proc`, which a hung disk does not block.
     """
     paths = set[str]()
     for pid, number in islice(_descriptors(pids), MAX_FILES):
@@ -386,7 +386,7 @@ def _descriptors(pids: Iterable[int]) -> Iterator[tuple[int, str]]:
 
 
 def absolute_paths(paths: Iterable[str], pids: Iterable[int]) -> set[str]:
-    """Makes the paths that processes print absolute. Drops relative ones unless all have the same working directory."""
+    """Makes paths printed by processes absolute. Drops relative ones unless all share a working directory."""
     folders = set[str]()
     for pid in islice(pids, MAX_FILES):
         with suppress(OSError):  # the process is gone, or another user's

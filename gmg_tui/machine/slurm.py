@@ -19,7 +19,7 @@ _UNIX_TIME = {"SLURM_TIME_FORMAT": "%s"}
 """Makes squeue print Unix seconds."""
 _SHORT_TIME_S = 600.0
 _POLL_S = 300.0
-"""Interval of polls: `scontrol update` may change a job's limit."""
+"""Poll interval; `scontrol update` may change a job's time limit."""
 _ANSWER_TIMEOUT_S = 30.0
 
 
@@ -45,10 +45,10 @@ def remaining_time(job: Allocation | None, now: float) -> RemainingTime | None:
 
 
 def visible_gpus(environ: Mapping[str, str], count: int) -> str | None:
-    """Returns the allowed GPUs as indices of NVML, which shows `count` GPUs; None for all.
+    """Returns `CUDA_VISIBLE_DEVICES` with indices of NVML, which shows `count` GPUs; None if all are allowed.
 
     If Slurm confines jobs to their GPUs, `CUDA_VISIBLE_DEVICES` and NVML both count from 0 within the job. If NVML still
-    shows others, the machine's own indices in `SLURM_STEP_GPUS` apply.
+    shows others, the machine's indices apply (`_PHYSICAL_GPUS`).
     """
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     physical = next((environ[name] for name in _PHYSICAL_GPUS if environ.get(name)), None)

@@ -1,4 +1,4 @@
-"""Reads TOML files, with limits for their size, depth and integers."""
+"""Parses TOML, with limits on size, depth and integers."""
 
 import re
 import tomllib

@@ -14,11 +14,11 @@ _T = TypeVar("_T")
 _Number = TypeVar("_Number", int, float)
 
 LATE_S = 3.0
-"""Seconds after which the age of metrics, or an attempt's wait, is shown."""
+"""Seconds after which the age of metrics, or an attempt's wait for the driver, is shown."""
 SILENT_S = 15.0
 """Seconds after which metrics are unknown."""
 MAX_DRIVER_WAIT_S = 60.0
-"""Seconds that an attempt waits for the driver."""
+"""Maximum seconds that an attempt waits for the driver."""
 OPEN_TIMEOUT_S = 120.0
 """Seconds to wait for an answer: without persistence mode the driver takes seconds for each GPU."""
 NO_ANSWER = "no answer from the driver"
@@ -38,7 +38,7 @@ FATAL = LIBRARY_GONE | {pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_R
 """Errors that invalidate a handle."""
 
 GPU_LOST = FATAL - LIBRARY_GONE | {pynvml.NVML_ERROR_GPU_NOT_FOUND, pynvml.NVML_ERROR_NOT_FOUND}
-"""Errors of a look-up that mean that the GPU cannot be reached."""
+"""Errors that mean that the GPU cannot be used or found."""
 
 UNSUPPORTED = frozenset({pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND})
 
@@ -74,7 +74,7 @@ def query_text(function: Callable[..., str | bytes], *arguments: object) -> str:
     """
     try:
         answer = function(*arguments)
-    except UnicodeDecodeError as error:  # raised by pynvml, which decodes
+    except UnicodeDecodeError as error:  # pynvml decodes the answer
         answer = error.object
     return clean((answer if isinstance(answer, bytes) else answer.encode("utf-8", "replace")).strip()).strip()
 
@@ -124,7 +124,7 @@ class Query:
         """The reason for the last refusal; None if there was none."""
 
     def __call__(self, function: Callable[..., _T], *arguments: object) -> _T | None:
-        """Returns the answer to `function(handle, *arguments)`; None without one.
+        """Returns the answer to `function(handle, *arguments)`; None if unsupported or refused.
 
         Raises `pynvml.NVMLError` if the GPU or NVML is gone (`FATAL`).
         """
@@ -138,12 +138,12 @@ class Query:
             return None
 
     def number(self, maximum: float, function: Callable[..., Any], *arguments: object, per_unit: int = 1) -> Any:
-        """Returns the answer to `function`, a number, divided by `per_unit`; None without a plausible one."""
+        """Returns a numeric answer divided by `per_unit`; None if unsupported, refused or implausible."""
         value = self(function, *arguments)
         return if_plausible(value if value is None or per_unit == 1 else value / per_unit, maximum)
 
     def text(self, function: Callable[..., str | bytes]) -> str | None:
-        """Returns the cleaned answer to `function(handle)`; None without one."""
+        """Returns the cleaned answer to `function(handle)`; None if unsupported or refused."""
         return self(lambda handle: query_text(function, handle))
 
 

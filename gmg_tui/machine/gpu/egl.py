@@ -32,7 +32,7 @@ class EglMap(Struct, frozen=True):
     error: str | None = None
 
     def index_of(self, gpu: Gpu) -> tuple[int | None, str]:
-        """Returns the EGL index of `gpu`, None if unknown, and the reason."""
+        """Returns the EGL index of `gpu`, None if unknown, and the evidence or the reason."""
         if gpu.mig_index is not None:
             return None, "MIG instances have no graphics"
         if self.error:
@@ -48,7 +48,7 @@ class EglMap(Struct, frozen=True):
 
 
 class EglProbe:
-    """Probes this machine's map once; await it for the map."""
+    """Probes this machine's EGL devices once; await it for the map."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[EglMap] | None = None
@@ -57,7 +57,7 @@ class EglProbe:
         return asyncio.shield(self.begin()).__await__()
 
     def begin(self) -> asyncio.Task[EglMap]:
-        """Starts the probe once. Returns its task."""
+        """Starts the probe unless it has been started. Returns its task."""
         if self._task is None:
             self._task = asyncio.create_task(probe())
         return self._task

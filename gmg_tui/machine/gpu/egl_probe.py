@@ -1,9 +1,9 @@
 """A program that asks EGL for its devices and prints one line of JSON.
 
 The line is `{"devices": [{"cuda": 3, "pci": "0000:1b:00.0"}, …]}` in EGL's order, with null for unknown values, or
-`{"error": "…"}`. EGL numbers devices unlike CUDA, adds software devices, and ignores `CUDA_VISIBLE_DEVICES`, but its CUDA
-ordinals are relative to that variable. So a separate process asks, with the variable unset; a driver may crash it.
-Uses the standard library only.
+`{"error": "…"}`. EGL numbers devices differently from CUDA, adds software devices, and ignores `CUDA_VISIBLE_DEVICES`, but
+its CUDA ordinals are relative to that variable. So this runs as a separate process, with the variable unset; a driver may
+crash it. Uses the standard library only.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ _MAX_DEVICES = 256
 def devices() -> list[dict[str, int | str | None]]:
     """Returns all devices in EGL's order, queried as Genesis does (pyrender/platforms/egl.py).
 
-    Raises `OSError` if libEGL, or its device extensions, are missing.
+    Raises `OSError` if libEGL or its device extensions are missing.
     """
     library = ctypes.CDLL("libEGL.so.1")
     library.eglGetProcAddress.restype = ctypes.c_void_p
@@ -42,7 +42,7 @@ def devices() -> list[dict[str, int | str | None]]:
         return []
     devices: list[dict[str, int | str | None]] = []
     for handle in filter(None, handles[: count.value]):
-        ordinal = ctypes.c_ssize_t(-1)  # stays for devices of other vendors
+        ordinal = ctypes.c_ssize_t(-1)  # stays -1 for devices of other vendors
         query_attribute(handle, _EGL_CUDA_DEVICE_NV, ctypes.byref(ordinal))
         node = query_string(handle, _EGL_DRM_DEVICE_FILE_EXT)
         address = pci_address(node.decode("utf-8", "replace")) if node else None

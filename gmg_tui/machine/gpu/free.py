@@ -1,7 +1,7 @@
-"""Selects free GPUs, and leases each to one session of gmg-tui, even before a process runs on it.
+"""Selects free GPUs, and leases each to one session of gmg-tui, even before any process is running on it.
 
-A lease is a listening UNIX socket with an abstract name (unix(7)): only one process of all users can have it, no file or
-folder is needed, and it ends with its process.
+A lease is a listening UNIX socket with an abstract name (unix(7)): only one process, whoever its user, can hold
+it, it needs no file or folder, and it ends with its process.
 """
 
 import secrets
@@ -20,7 +20,7 @@ from gmg_tui.model.errors import GmgError
 
 Read = Callable[[Slot], GpuSample]
 Pause = Callable[[str, Sequence[str]], None]
-"""Shows the wait reason and the changes, then sleeps for a while."""
+"""Shows the wait reason and any changes, then sleeps for a while."""
 
 PREFIX = "gmg-tui-lease-"
 _UNIX_SOCKETS = Path("/proc/net/unix")
@@ -69,7 +69,7 @@ class Leases:
 
     @contextmanager
     def choice_lock(self) -> Iterator[None]:
-        """Keeps other sessions from choosing at once, as both could get too few; waits at most `_CHOICE_TIMEOUT_S`."""
+        """Lets one session choose at a time, as two could both get too few; waits at most `_CHOICE_TIMEOUT_S`."""
         until = time.monotonic() + _CHOICE_TIMEOUT_S
         while not self.acquire(_CHOOSING) and time.monotonic() < until:
             time.sleep(_RETRY_S)
@@ -79,9 +79,9 @@ class Leases:
             self.release(_CHOOSING)
 
     def try_collecting(self, uuids: Iterable[str]) -> bool:
-        """Acquires the right to hold some of these GPUs while waiting for others. Returns False if another session does so.
+        """Acquires the right to hold some of these GPUs while waiting for others. Returns False if another has it.
 
-        Two sessions that did so at once could deadlock.
+        Two sessions with that right could deadlock.
         """
         names = [_COLLECTING + uuid for uuid in uuids]
         if all(self.acquire(name) for name in names):
@@ -102,7 +102,7 @@ class FreeGpus:
         number: The number to take; None for all free ones.
         free_mib: The maximum memory in use on a free GPU.
         leases: The session's leases.
-        read: Reads a GPU.
+        read: Returns a sample of a GPU.
     """
 
     def __init__(self, slots: Sequence[Slot], number: int | None, free_mib: float, leases: Leases, read: Read) -> None:
@@ -121,7 +121,7 @@ class FreeGpus:
         return len(self._taken) == (self._number or len(self._slots))
 
     def wait(self, need: int, wait_s: float, pause: Pause) -> tuple[Slot, ...]:
-        """Waits until `need` GPUs are free, then takes them and other wanted ones that are free. Returns all that are taken.
+        """Waits until `need` GPUs are free, then takes them and other wanted ones that are free. Returns all taken.
 
         Raises `GmgError`, which names the GPUs' users, if too few are free after `wait_s`.
         """
@@ -143,7 +143,7 @@ class FreeGpus:
         for slot in self._slots:
             if slot.name not in self._taken:
                 in_use = f"for its GPU: {uses[slot.name].text}" if slot.name in uses else ""
-                not_needed = f"not needed: {units.count(len(self._taken), 'GPU')} are taken"
+                not_needed = f"not needed: already using {units.count(len(self._taken), 'GPU')}"
                 reasons[_uuid(slot)] = not_needed if self.complete else in_use
         return reasons
 
@@ -201,7 +201,7 @@ def _lease_use(uuid: str) -> Use:
 
 
 def holders(uuid: str) -> tuple[int, ...]:
-    """Returns the PIDs, as far as visible here, of the processes that hold the lease of a GPU."""
+    """Returns the PIDs, if visible here, of the processes that hold the lease of a GPU."""
     pids = []
     for name in sorted(_lease_names(uuid)):
         with suppress(OSError), socket.socket(socket.AF_UNIX) as client:  # released, or too many ask at once

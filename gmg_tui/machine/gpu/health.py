@@ -1,4 +1,4 @@
-"""A GPU's health: error counters, links, Xids, and the faults that they show.
+"""A GPU's health: error counters, links, Xids, and the faults that they indicate.
 
 All of these change rarely, and a driver may take milliseconds for each counter.
 """
@@ -30,7 +30,7 @@ _MAX_XIDS = 64
 
 
 def read(query: Query) -> GpuHealth:
-    """Reads a GPU's health, without its faults. Raises as `Query`."""
+    """Reads a GPU's health, without its faults. Raises like `Query`."""
     corrected, uncorrected = (
         query.number(_MAX_COUNT, pynvml.nvmlDeviceGetTotalEccErrors, kind, pynvml.NVML_VOLATILE_ECC) for kind in _ECC
     )
@@ -95,9 +95,9 @@ def with_xid(health: GpuHealth, code: int) -> GpuHealth:
 
 
 class XidEvents:
-    """The new Xids of one GPU: an event set shared by several would fail as a whole if one were lost.
+    """Listens for the Xids of one GPU: an event set shared by several would fail as a whole if one GPU were lost.
 
-    Used by one thread; free it before `nvmlShutdown`.
+    Use from one thread only; free before `nvmlShutdown`.
 
     Attributes:
         lost: True once the GPU or NVML is gone.

@@ -24,7 +24,7 @@ RETRY_S = 10.0
 
 
 class _Card:
-    """A GPU or MIG instance that has answered. An error invalidates its handle, so that a new `_Card` replaces it."""
+    """A GPU or MIG instance that has answered. A fatal error invalidates its handle; a new `_Card` then replaces it."""
 
     def __init__(self, uuid: str) -> None:
         """Raises `pynvml.NVMLError` if it does not answer."""
@@ -197,7 +197,7 @@ class Nvml:
         return self._cards.setdefault(uuid, _Card(uuid)) if card is None else card
 
     def _set_aside(self, gpu: Gpu, error: pynvml.NVMLError) -> GpuSample:
-        """Drops a GPU, or an instance with its GPU, until the next attempt. Returns its sample until then."""
+        """Drops a GPU, or an instance with its GPU, until the next attempt. Returns the sample to use until then."""
         sample = GpuSample(uuid=gpu.uuid, lost=error.value in driver.GPU_LOST, error=gpu_trouble(error))
         for uuid in {gpu.uuid, gpu.parent_uuid or gpu.uuid}:
             if (card := self._cards.pop(uuid, None)) is not None and self.error is None:
@@ -219,7 +219,7 @@ class Nvml:
     def _revive(self) -> bool:
         if time.monotonic() < self._retry_at:
             return False
-        with contextlib.suppress(pynvml.NVMLError):  # release the dead initialisation first
+        with contextlib.suppress(pynvml.NVMLError):  # close the dead connection first
             pynvml.nvmlShutdown()
         try:
             pynvml.nvmlInit()
@@ -243,7 +243,7 @@ class Nvml:
 
 
 def open_nvml() -> tuple[Nvml, tuple[Gpu, ...]]:
-    """Opens NVML. Returns it with the GPUs. Raises `NvmlUnavailable` if the driver does not answer in time."""
+    """Opens NVML. Returns it with the GPUs. Raises `NvmlUnavailable` if it does not answer, or not in time."""
     return driver.call_driver(lambda: (nvml := Nvml.open(), nvml.gpus()))
 
 

@@ -46,7 +46,7 @@ _THROTTLE = {
 
 
 def read_fast(query: Query, sample: GpuSample) -> GpuSample:
-    """Returns `sample`, from `read_slow`, with the fast-changing metrics added. Raises as `Query`."""
+    """Returns `sample`, from `read_slow`, with the fast-changing metrics added. Raises like `Query`."""
     utilisation = query(pynvml.nvmlDeviceGetUtilizationRates)
     memory = _memory(query)
     return structs.replace(
@@ -65,7 +65,7 @@ def read_fast(query: Query, sample: GpuSample) -> GpuSample:
 
 
 def read_slow(query: Query, uuid: str) -> GpuSample:
-    """Returns a sample of the metrics that change rarely or are expensive. Raises as `Query`.
+    """Returns a sample of the metrics that change rarely or are expensive. Raises like `Query`.
 
     PCIe throughput takes the driver 20 ms in each direction (nvml.h, nvmlDeviceGetPcieThroughput).
     """
@@ -93,7 +93,7 @@ def memory_total_mib(query: Query) -> int | None:
 
 
 def _memory(query: Query) -> Any:
-    """Returns NVML's figures, in bytes; None if the total is unknown or impossible."""
+    """Returns NVML's memory figures, in bytes; None if the total is unknown or impossible."""
     # Version 2 excludes the driver's reserve from `used`, as nvidia-smi does since R510.
     memory = query(pynvml.nvmlDeviceGetMemoryInfo, pynvml.nvmlMemory_v2)
     return memory if memory and if_plausible(memory.total, _MAX_MEMORY_MIB * MIB) else None
@@ -115,7 +115,7 @@ def throttle_reasons(mask: int) -> tuple[str, ...]:
 
 
 def _processes(query: Query, max_mib: float) -> tuple[GpuProcess, ...] | None:
-    """Returns the compute and graphics processes by PID, each once, with at most `max_mib` of memory."""
+    """Returns the compute and graphics processes, each once, by PID; memory beyond `max_mib` is unknown."""
     graphics = query(pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3)
     lists = (query(pynvml.nvmlDeviceGetComputeRunningProcesses_v3), graphics)
     if lists == (None, None):
@@ -138,7 +138,7 @@ class Gpm:
     """SM activity from a GPU's own counters (GPM, from Hopper on), which is DCGM's `SM_ACTIVE` (nvml.h, nvmlGpm*).
 
     `nvmlDeviceGetUtilizationRates` is the share of time with at least one running kernel: one thread can make it 100 %.
-    Use it in one thread; free it before `nvmlShutdown`.
+    Use from one thread only; free before `nvmlShutdown`.
 
     Args:
         handle: The handle of the GPU, or of an instance's GPU.

@@ -38,7 +38,7 @@ def in_initial_namespace() -> bool:
 def describe(processes: tuple[GpuProcess, ...]) -> tuple[GpuProcess, ...]:
     """Adds name, user, command, age and session to `processes`, except to foreign, hung and unreadable ones.
 
-    Never raises, and takes at most `_DESCRIBE_TIMEOUT_S`. Later calls skip a process that hangs.
+    Never raises, and takes at most `_DESCRIBE_TIMEOUT_S`. Later calls skip a process whose read still hangs.
     """
     described: dict[int, GpuProcess] = {}
     with suppress(TimeoutError, RuntimeError):  # no thread can be started
@@ -75,7 +75,7 @@ def _describe(process: GpuProcess) -> GpuProcess:
 
 
 def _session(pid: int) -> str | None:
-    """Returns the session in a process's environment; None without one, or in another user's process."""
+    """Returns the session in a process's environment; None if it has none, or is another user's."""
     with suppress(OSError):
         name = _clean(read_variable(pid, "GMG_SESSION"))
         return name and name[:_MAX_SESSION_CHARS]
@@ -83,7 +83,7 @@ def _session(pid: int) -> str | None:
 
 
 def _clean(text: str | None) -> str | None:
-    """Cleans a text that a process has chosen itself; None if it is empty."""
+    """Cleans a text chosen by a process. Returns None if it is empty."""
     return clean(text.encode("utf-8", "replace")) if text else None
 
 

@@ -25,12 +25,12 @@ Deliver = Callable[[tuple[GpuSample, ...], str | None], None]
 class Sampler:
     """Samples every GPU at each interval, in one daemon thread.
 
-    The slow metrics are spread over the rounds. A second thread reads the health, for which the driver may take long, every
+    The slow metrics are spread over the rounds. A second thread reads the health, which may take long, every
     `HEALTH_INTERVAL_S` and after an Xid. Failures of NVML never end a thread.
     """
 
     def __init__(self, gpus: tuple[Gpu, ...], interval_s: float, deliver: Deliver, nvml: Driver) -> None:
-        """Prepares to sample `gpus` every `interval_s`; the owner of `nvml` closes it after `stop`."""
+        """Prepares to sample `gpus` every `interval_s`. Close `nvml` only after `stop`."""
         self._gpus = gpus
         self._interval_s = interval_s
         self._deliver = deliver
@@ -43,7 +43,7 @@ class Sampler:
         self._health = threading.Thread(target=self._run_health, name="nvml-health", daemon=True)
 
     def start(self) -> None:
-        """Starts sampling, with a first round now."""
+        """Starts sampling at once."""
         self._thread.start()
 
     def stop(self, wait_s: float = 2.0) -> bool:
@@ -63,9 +63,9 @@ class Sampler:
         while not self._stopping:
             self._round(round_number)
             if round_number == 0:
-                self._health.start()  # after the first metrics, so that they do not wait for it
+                self._health.start()  # after the first metrics, so as not to delay them
             round_number += 1
-            # Skips the rounds that a slow one has missed.
+            # Skips the rounds missed during a slow one.
             next_at = max(next_at + self._interval_s, time.monotonic())
             self._wake.wait(max(0.0, next_at - time.monotonic()))
 

@@ -18,14 +18,14 @@ def slots(devices: tuple[Gpu, ...], gpus: str | None, visible: str | None) -> tu
         gpus: `--gpus`: `all` or None; a count; `free` or `free:4`, with all as candidates; a list with a comma (`0,`
             is a list of one) of NVML indices and UUIDs, which may be shortened.
         visible: The outer `CUDA_VISIBLE_DEVICES`, with NVML's indices (`CUDA_DEVICE_ORDER=PCI_BUS_ID`); None allows all.
-            CUDA ignores all entries from an unknown one on; here that is an error.
+            CUDA ignores an unknown entry and all after it; here it is an error.
 
     Raises:
         GmgError: There is no GPU, or a requested one is missing.
     """
     usable = allowed = tuple(gpu for gpu in devices if not gpu.mig and gpu.trouble is None)
     if not usable:
-        no_instance = "every GPU is in MIG mode and has no instance (make some with `nvidia-smi mig`)"
+        no_instance = "every GPU is in MIG mode and has no instance (create some with `nvidia-smi mig`)"
         raise no_gpu_error(describe_silent(devices) or (no_instance if devices else "NVML lists none"))
     if visible is not None:
         entries = [entry.strip() for entry in visible.split(",")]
@@ -69,7 +69,7 @@ def warning(devices: Iterable[Gpu], gpus: str | None, visible: str | None) -> st
     """Returns a warning that silent GPUs are left out; None if all answer, or if the GPUs to use were listed."""
     named = visible is not None or (gpus is not None and "," in gpus)
     trouble = describe_silent(devices)
-    return None if named or not trouble else f"{trouble}; no worker runs there"
+    return None if named or not trouble else f"{trouble}; no worker will run there"
 
 
 def describe_silent(devices: Iterable[Gpu]) -> str:
@@ -132,10 +132,10 @@ def _matching(devices: tuple[Gpu, ...], entry: str, source: str) -> tuple[Gpu, .
         )
         raise GmgError(f"{source}: {'; '.join(filter(None, texts))}")
     if len(matches) > 1:
-        raise GmgError(f"{source}: {entry} matches {len(matches)} UUIDs; give more of it")
+        raise GmgError(f"{source}: {entry} matches {len(matches)} UUIDs; give more characters")
     if not matches[0].mig:
         return (matches[0],)
     instances = tuple(gpu for gpu in devices if gpu.parent_uuid == matches[0].uuid)
     if not instances:
-        raise GmgError(f"{source}: GPU {entry} is in MIG mode and has no instance; make some with `nvidia-smi mig`")
+        raise GmgError(f"{source}: GPU {entry} is in MIG mode and has no instance; create some with `nvidia-smi mig`")
     return instances

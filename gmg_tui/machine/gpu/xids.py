@@ -1,4 +1,4 @@
-"""The meanings of Xids, the driver's error codes of a GPU, with advice (`xids.toml`)."""
+"""The meanings of Xids, the driver's GPU error codes, with advice (`xids.toml`)."""
 
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,7 @@ class Meaning(NamedTuple):
     advice: str
 
 
-_UNKNOWN = Meaning("degraded", "an error of the GPU or the driver", "`dmesg` and NVIDIA's list of Xids have more")
+_UNKNOWN = Meaning("degraded", "an error of the GPU or the driver", "`dmesg` and NVIDIA's list of Xids have details")
 
 
 class _Tables(msgspec.Struct):
@@ -32,7 +32,7 @@ def _tables() -> _Tables:
 
 
 def advice(name: str) -> str:
-    """Returns the advice of that name in `xids.toml`, or the text itself."""
+    """Returns the advice of that name in `xids.toml`, or `name` itself if there is none."""
     return _tables().advice.get(name, name)
 
 
@@ -43,7 +43,7 @@ def meaning(code: int) -> Meaning:
 
 
 def trouble(xid: Xid) -> GpuTrouble | None:
-    """Returns the GPU's trouble behind an Xid; None if a script is the cause."""
+    """Returns the GPU fault that an Xid reports; None if a script is the cause."""
     fault = meaning(xid.code)
     if fault.severity == "script":
         return None

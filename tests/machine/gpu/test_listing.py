@@ -123,4 +123,4 @@ def test_a_session_names_the_gpus_that_it_excludes(sim: Sim) -> None:
     sim.write()
     hardware = Hardware.find(RunSpec("sim-1", "/state", "/run/sock", "sim.py", (), "/", "python"), lambda *_: None)
     assert [slot.name for slot in hardware.slots] == [f"gpu{index}" for index in (0, 2, 3, 4, 5, 6, 7)]
-    assert hardware.warnings == ("GPU 1 does not answer (NVML: Unknown Error); no worker runs there",)
+    assert hardware.warnings == ("GPU 1 does not answer (NVML: Unknown Error); no worker will run there",)

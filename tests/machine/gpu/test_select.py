@@ -64,7 +64,7 @@ def test_a_card_in_mig_mode_selects_its_instances(gpus: str | None, visible: str
         ("3", "0,1", "there are 2 GPUs (CUDA_VISIBLE_DEVICES=0,1 leaves 2 of 4)"),
         ("0", None, "--gpus 0"),
         ("0,4", None, "no GPU matches 4; the GPUs are 0, 1, 2, 3"),
-        ("GPU-aa", None, "GPU-aa matches 2 UUIDs; give more of it"),
+        ("GPU-aa", None, "GPU-aa matches 2 UUIDs; give more characters"),
         ("GPU-xx", None, "no GPU matches GPU-xx"),
         ("0,0", None, "names gpu0 a second time"),
         ("0,GPU-aa11", None, "names gpu0 a second time"),
@@ -114,9 +114,12 @@ def test_gpus_that_do_not_answer_are_named() -> None:
         assert words in str(caught.value)
     with pytest.raises(GmgError, match="no GPU: GPU 1 does not answer"):
         slots(SILENT[:1], None, None)
-    assert warning(SILENT, None, None) == warning(SILENT, "2", None) == f"{UNANSWERED}; no worker runs there"
+    assert warning(SILENT, None, None) == warning(SILENT, "2", None) == f"{UNANSWERED}; no worker will run there"
     instance = (Gpu(0, "", "", mig_index=1, trouble="no permission"),)
-    assert warning(instance, None, None) == "GPU 0 MIG instance 1 does not answer (no permission); no worker runs there"
+    assert (
+        warning(instance, None, None)
+        == "GPU 0 MIG instance 1 does not answer (no permission); no worker will run there"
+    )
     assert warning((), None, None) is warning(SILENT, "0,2", None) is warning(SILENT, None, "0,2") is None
 
 
