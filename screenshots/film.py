@@ -1,4 +1,4 @@
-"""Films the screen as one animated SVG, which draws an element once for all consecutive frames with it."""
+"""Films the screen as one animated SVG, which draws an element once for all consecutive frames that contain it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Film:
         return body.replace(name[0], "t").replace("&#160;", "\N{NO-BREAK SPACE}")
 
     def _rule(self, first: int, end: int) -> str:
-        """Returns the CSS that makes a group visible from frame `first` until before frame `end`."""
+        """Returns the CSS that makes a group visible from frame `first` to the one before `end`."""
         start, stop = (f"{100 * self._starts_s[number] / self.seconds:.2f}%" for number in (first, end))
         before = "0%{visibility:hidden}" if first else ""
         after = f"{stop}{{visibility:hidden}}" if end < len(self._frames) else ""

@@ -17,7 +17,7 @@ class Severity(StrEnum):
     WARNING = "warning"
     """It may cost time or results."""
     ERROR = "error"
-    """It costs time or results now."""
+    """It is costing time or results now."""
 
 
 class AlertAction(StrEnum):

@@ -65,7 +65,7 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True):
     """Absolute path."""
     saved: Moment
     size_bytes: int | None = None
-    """None if the script may still have been writing it."""
+    """None if the script might still have been writing it."""
     inode: int = 0
     env_steps: int = 0
     """Environment steps of its process when it was saved."""
@@ -104,7 +104,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     """From the script's output only."""
     progress: Progress | None = None
     metrics: dict[str, float | None] = {}
-    """The newest value of each number the script prints or reports, like `reward`; None for NaN, which JSON lacks."""
+    """The newest value of each number the script reports, such as `reward`; None for NaN, which JSON lacks."""
     had_progress: bool = False
     comparable: bool = False
     """True if it ran long enough to compare its rate."""
@@ -126,7 +126,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     """Modes that change the result of a step: those that Genesis prints, such as `performance_mode`, and torch's
     `deterministic`."""
     alerts: tuple[Alert, ...] = ()
-    """Alerts at its end; empty while it runs."""
+    """Alerts at its end; empty until then."""
     verdict: Verdict | None = None
     """The verdict on its speed, once it has ended."""
 
@@ -157,7 +157,7 @@ NO_ATTEMPT = Attempt(0)
 def mean(values: Iterable[float | None]) -> float | None:
     """Returns the mean of the known values, NaN and infinities included; None if none is known."""
     known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None  # `fmean` raises for both infinities
+    return sum(known) / len(known) if known else None  # `fmean` raises for inf with -inf
 
 
 def sum_known(values: Iterable[float | None]) -> float | None:

@@ -1,4 +1,4 @@
-"""The error to print for the user: one line with the problem and its remedy; and texts for such lines."""
+"""The error to show to users, with the problem and its remedy; and helpers for its text."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ _MAX_ERROR_CHARS = 4000
 
 
 class GmgError(Exception):
-    """An error that the user can correct. Its text is one line without a newline; if too long, its middle is cut out.
+    """An error that the user can correct. Its text is one line unless it lists items; if too long, the middle is cut out.
 
     Attributes:
         exit_code: The command's exit status: 2 for wrong usage, 1 otherwise.

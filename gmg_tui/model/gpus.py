@@ -51,7 +51,7 @@ class GpuHealth(Struct, frozen=True, omit_defaults=True):
 
     @property
     def fatal(self) -> GpuTrouble | None:
-        """The worst fatal fault."""
+        """The worst fatal fault, if any."""
         return next((trouble for trouble in self.troubles if trouble.fatal), None)
 
 
@@ -128,7 +128,7 @@ class GpuSample(Struct, frozen=True, omit_defaults=True):
 
     uuid: str
     lost: bool = False
-    """True if NVML reports the GPU as lost (`NVML_ERROR_GPU_IS_LOST`), or can no longer reach it."""
+    """True if NVML reports that the GPU is lost or needs a reset, or can no longer find it."""
     error: str | None = None
     """Reason in one line if there are no metrics."""
     age_s: float | None = None
@@ -153,7 +153,7 @@ class GpuSample(Struct, frozen=True, omit_defaults=True):
     """Energy counter, since the driver was loaded."""
     processes: tuple[GpuProcess, ...] | None = None
     sm_pct: float | None = None
-    """Share of busy SMs (DCGM's SM_ACTIVE), while utilisation counts any kernel; needs GPM and two samples."""
+    """Share of busy SMs (DCGM's SM_ACTIVE), whereas utilisation counts any kernel; needs GPM and two samples."""
     health: GpuHealth | None = None
 
     @property

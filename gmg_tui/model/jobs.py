@@ -71,7 +71,7 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     env: dict[str, str] = {}
     """Environment of a job with edited arguments."""
     halted: bool = False
-    """True once the user has stopped it, even while its processes still end."""
+    """True once the user has stopped it, even while its processes are still ending."""
     reserved: int = 0
     """Number of the newest attempt that may have started."""
     edited_from: int | None = None
@@ -79,7 +79,7 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     log: str | None = None
     """Path of its log in the session's folder."""
     result: dict[str, Any] | None = {}
-    """Results from `gmg:result` lines; empty for clients. None leaves those in the store: the engine keeps none."""
+    """Results from `gmg:result` lines; empty for clients. None leaves the stored ones: the engine holds none."""
 
     @property
     def width(self) -> int:

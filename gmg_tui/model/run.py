@@ -48,7 +48,7 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     peers: tuple[str, ...] = ()
     """Names of the other nodes."""
     replaces: str = ""
-    """ID of the session's earlier engine, whose agent may still run here; empty if there was none."""
+    """ID of the session's earlier engine, whose agent may still be running here; empty if there was none."""
     owners: tuple[str, ...] = ()
     """Names of the owners of the files that workers run, and of their folders, on the session's machine."""
 
@@ -145,7 +145,7 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
 
     @property
     def code_paths(self) -> tuple[str, ...]:
-        """Paths of the code that workers run: the interpreter, and the script, or the folder that has the module."""
+        """Paths of the code that workers run: the interpreter, and the script or the folder of the module."""
         return (self.python, self.cwd if self.module else self.script_path)
 
 
@@ -168,7 +168,7 @@ class Versions(Struct, frozen=True, omit_defaults=True):
 
 
 class Session(Struct, frozen=True, omit_defaults=True):
-    """The data of a session that stay the same while it runs."""
+    """The constant data of a session."""
 
     spec: RunSpec
     slots: tuple[Slot, ...]
@@ -195,7 +195,7 @@ class Session(Struct, frozen=True, omit_defaults=True):
 
     @property
     def idle_text(self) -> str:
-        """One line on the idle slots; empty if there are none."""
+        """One line about the idle slots; empty if there are none."""
         if not self.idle or self.spec.ddp is None:
             return ""
         count, size = len(self.slots) + len(self.idle), self.spec.ddp.size

@@ -31,7 +31,7 @@ class Queue(Struct, frozen=True, omit_defaults=True):
     version: int
     """Number that changes with any job, position or benched slot."""
     eta_s: float | None = None
-    """Seconds to the end of all jobs, estimated from those that have ended."""
+    """Seconds until the end of all jobs, estimated from those that have ended."""
     before_s: float = 0.0
     """Run time before it was resumed, in addition to `Snapshot.elapsed_s`."""
     ended: bool = False
@@ -68,12 +68,12 @@ TERMINAL_NOTIFICATIONS = ("bell", "osc9", "osc777")
 
 
 class OccurrenceKind(StrEnum):
-    """Kinds of occurrences; the value of `GMG_EVENT` for commands."""
+    """Kinds of occurrences; the value of `GMG_EVENT` for `--notify` commands."""
 
     STARTED = "started"
     """An attempt has started its process."""
     RECOVERED = "recovered"
-    """A worker is no longer stuck."""
+    """An alert has cleared while its worker was still running."""
     RESTARTING = "restarting"
     FINISHED = "finished"
     STOPPED = "stopped"
@@ -137,7 +137,7 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
 
     @property
     def ended(self) -> bool:
-        """True if all workers have ended and no job waits."""
+        """True if all workers have ended and no job is waiting."""
         if self.queue is not None:
             return self.queue.ended
         return all(worker.state.ended for worker in self.workers)
@@ -168,13 +168,13 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
 
     @property
     def counted(self) -> tuple[Worker, ...]:
-        """The workers in the session's totals; in a sweep without the ended ones, whose jobs the queue counts."""
+        """The workers in the session's totals; in a sweep, without the ended ones, whose jobs the queue counts."""
         if self.queue is None:
             return self.workers
         return tuple(worker for worker in self.workers if not worker.state.ended)
 
     def after_loss(self, reason: str) -> Self:
-        """Returns the snapshot after the engine's death: running workers have failed for that `reason`."""
+        """Returns the snapshot after the engine's death: workers that had not ended have failed for that `reason`."""
         lost = {"state": WorkerState.FAILED, "alerts": (), "stopping": None, "reason": reason}
         lost |= {"cpu_pct": None, "memory_rss_mib": None}
         workers = tuple(worker if worker.state.ended else replace(worker, **lost) for worker in self.workers)

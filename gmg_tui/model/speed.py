@@ -7,7 +7,7 @@ from gmg_tui.model.states import Phase, WorkerState
 
 
 class Load(Struct, frozen=True, omit_defaults=True):
-    """The load of a worker's processes over a second, from `/proc` (proc(5)); unknown values are None."""
+    """The load of a worker's processes over about a second, from `/proc` (proc(5)); unknown values are None."""
 
     main_cpu_pct: float | None = None
     """CPU of the stepping process's main thread, in percent of one core: `task/TID/schedstat`."""
@@ -23,12 +23,12 @@ class Load(Struct, frozen=True, omit_defaults=True):
     cores: float | None = None
     """Cores that its affinity mask and cgroups allow."""
     throttled_pct: float | None = None
-    """Share of the cgroup's periods with a used-up CPU quota: `nr_throttled` in `cpu.stat`."""
+    """Share of the cgroup's periods in which its CPU quota ran out: `nr_throttled` in `cpu.stat`."""
     quota: float | None = None
     """The cgroup's CPU quota, in cores."""
     waits_pct: dict[str, float] = {}
     """Share of time the main thread waited, by wait reason: `sleep`, `file`, `lock`, `message`, `child`, `driver`,
-    `disk`; samples of `/proc/PID/syscall` and its state."""
+    `disk`, `terminal`; samples of `/proc/PID/syscall` and its state."""
     file: str = ""
     """The file that the main thread waited for most often."""
     stopped: bool = False

@@ -85,7 +85,7 @@ def visible(raw: bytes) -> bytes:
 
 
 def displayed(raw: bytes) -> bytes:
-    r"""Returns a line as a terminal shows it: segments that end with `\r` are overwritten."""
+    r"""Returns a line as a terminal shows it: text after a `\r` overwrites the text before it."""
     return next(filter(None, reversed(raw.split(b"\r"))), b"") if b"\r" in raw else raw
 
 

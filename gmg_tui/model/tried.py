@@ -55,7 +55,7 @@ def fastest(rows: Iterable[ArgumentResults]) -> ArgumentResults | None:
 
 
 def comparable_rate(attempt: Attempt) -> float | None:
-    """Returns an attempt's rate; None unless it ran for long enough, or to its end."""
+    """Returns an attempt's rate; None unless it ran for long enough, or finished."""
     return attempt.rate if attempt.comparable or attempt.state is WorkerState.FINISHED else None
 
 

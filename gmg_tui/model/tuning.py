@@ -84,7 +84,7 @@ class Trial(Struct, frozen=True, omit_defaults=True):
 
 
 class Best(Struct, frozen=True, omit_defaults=True):
-    """A value of the answer, with its measurements."""
+    """A value in the answer, with its measurements."""
 
     value: int
     rate: float | None = None
@@ -120,7 +120,7 @@ class Together(Struct, frozen=True, omit_defaults=True):
     margin_pct: float | None = None
     """Half of the 95 % interval, in percent of the rate."""
     of_alone_pct: float | None = None
-    """Share of the rate that the same slots reach alone."""
+    """The rate in percent of the rate that the same slots reach alone."""
     rates: dict[str, float] = {}
     """By slot."""
 
@@ -143,7 +143,7 @@ class Answer(Struct, frozen=True, omit_defaults=True):
     factors: dict[str, float] = {}
     """Speed of each slot that deviates by more than noise, as a multiple of a typical slot's."""
     warnings: tuple[str, ...] = ()
-    """Sentences, such as about a slow GPU, noise, or untried values."""
+    """Sentences, for example about a slow GPU, noise or untried values."""
 
 
 class Tuning(Struct, frozen=True, omit_defaults=True):
@@ -170,11 +170,11 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
 
     @property
     def total(self) -> int:
-        """Estimated total number of trials, no fewer than exist."""
+        """Estimated total number of trials, at least the number planned."""
         return max(self.expected, len(self.trials))
 
     def after_loss(self, reason: str) -> Self:
-        """Returns the tuning after the engine's death: running trials are skipped for that `reason`."""
+        """Returns the tuning after the engine's death: unfinished trials are skipped for that `reason`."""
         skipped = {"state": TrialState.SKIPPED, "reason": reason}
         trials = (trial if trial.state.ended else replace(trial, **skipped) for trial in self.trials)
         return replace(self, trials=tuple(trials), eta_s=None)

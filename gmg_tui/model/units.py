@@ -148,7 +148,7 @@ def time_left(seconds: float | None, write: Callable[[float | None], str] = span
 def seconds(text: str, *, bare: bool) -> float | None:
     """Returns the seconds of a duration such as `90s`, `1.5h` or `1h30m`; infinity for `none`, None for other text.
 
-    Takes a number without a unit for seconds if `bare`, else rejects it: `30` could mean days.
+    Reads a number without a unit as seconds if `bare`, else rejects it: `30` could mean days.
     """
     word = text.strip().lower()
     if word == "none":

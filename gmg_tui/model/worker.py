@@ -13,9 +13,9 @@ from gmg_tui.model.attempt import NO_ATTEMPT, Attempt, Fps, Progress, mean, sum_
 from gmg_tui.model.states import Moment, Phase, WorkerState
 
 MAX_JOB_CHECKPOINTS = 100
-"""Newest checkpoints to keep of all ranks and attempts of a job: no node can push out those of the others."""
+"""Newest checkpoints to keep of a job, over all ranks and attempts: enough that no rank crowds out the others."""
 _SAVING = "saving"
-"""Displayed as the state while Genesis saves its kernels."""
+"""Displayed as the state while Genesis is saving its kernels."""
 _LOST = "lost"
 """Displayed as the state while the node is lost."""
 
@@ -47,7 +47,7 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     phase_usual_s: float | None = None
     """Usual duration of this phase with caches as cold or warm as now."""
     newest: Attempt = NO_ATTEMPT
-    """The newest attempt; before the first, attempt 0, placeholders not filled in."""
+    """The newest attempt; before the first, number 0 with its placeholders not filled in."""
     reason: str | None = None
     """Reason of a failure or wait; one line."""
     advice: str | None = None
@@ -123,7 +123,7 @@ class Worker(Struct, frozen=True, omit_defaults=True):
 
     @property
     def current_fps(self) -> float | None:
-        """The current rate; None unless it is running and reports one."""
+        """The current rate; None unless it is running, in contact and reporting one."""
         silent = self.lost_since is not None or self.alert("silent") is not None
         if self.fps is None or self.state is not WorkerState.RUNNING or silent:
             return None
@@ -138,7 +138,7 @@ class Worker(Struct, frozen=True, omit_defaults=True):
 
 
 def summable(workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
-    """Returns the workers whose rates to sum: all but ranks whose steps another rank's rate includes."""
+    """Returns the workers whose rates to sum: all but ranks whose steps are already in another rank's rate."""
     led_groups = {worker.group.id for worker in workers if worker.group and worker.newest.fps_of_group}
     return tuple(
         worker
@@ -167,7 +167,7 @@ class RankGroup(Struct, frozen=True, omit_defaults=True):
     slots: tuple[str, ...]
     """By rank."""
     state: WorkerState
-    """While it starts, the state of the slowest rank."""
+    """While it is starting, the state of the slowest rank."""
     state_since: Moment = 0.0
     job: int | None = None
     """Number of its job in the queue; None in a plain run."""
@@ -182,9 +182,9 @@ class RankGroup(Struct, frozen=True, omit_defaults=True):
     waits_for: tuple[int, ...] = ()
     """Ranks that have not joined yet."""
     alerts: tuple[Alert, ...] = ()
-    """Alerts of its ranks, naming the rank at fault if it was identified."""
+    """Its alert `stuck`, if raised, naming any rank that was stopped."""
     reason: str | None = None
-    """Reason for the first rank's failure, or for the group's wait; one line."""
+    """The first failure with its rank, or the reason it was stuck; one line."""
     advice: str | None = None
 
     @property

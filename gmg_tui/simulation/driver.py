@@ -79,7 +79,7 @@ class SimulatedNvml:
         return None
 
     def read(self, gpu: Gpu, *, slow: bool, activity: bool = False) -> GpuSample:
-        """Returns a complete sample of `gpu`."""
+        """Returns a sample of `gpu`, whatever `slow` and `activity`."""
         del slow, activity
         uses = self._uses(gpu.index)
         throttled = gpu.index == SLOW_CARD
@@ -112,7 +112,7 @@ class SimulatedNvml:
         )
 
     def _uses(self, index: int) -> list[tuple[int, _Use]]:
-        """Returns the load of the live workers on a GPU, by PID."""
+        """Returns the PIDs and loads of the live workers on a GPU, by PID."""
         uses: list[tuple[int, _Use]] = []
         for file in self._folder.glob("[0-9]*") if self._folder is not None else ():
             with suppress(OSError, ValueError, msgspec.MsgspecError):

@@ -24,9 +24,9 @@ CARD_MIB = 16376.0
 DECAY = 0.95
 """The weight of the previous average in the next one (1.4.5: `FPS_tracker_alpha`)."""
 MIN_LINE_INTERVAL_S = 0.05
-"""Genesis prints a line after this many seconds of steps."""
+"""Minimum seconds between two lines of Genesis."""
 SLOW_CARD, SLOWDOWN = 2, 1.09
-"""The index of the GPU that throttles, and its factor on the time of a step."""
+"""The index of the GPU that throttles, and the factor by which its steps take longer."""
 
 
 def parse_arguments() -> argparse.Namespace:
