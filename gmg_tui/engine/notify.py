@@ -52,7 +52,7 @@ class Notifications:
     ) -> None:
         """Records an occurrence; unless it is `quiet`, also queues its commands."""
         if kind is OccurrenceKind.JOB_FAILED and self._spec.tune is not None:
-            return  # a tuning raises the value until trials fail
+            return  # a tuning run raises the value until trials fail
         number = self.events[-1].number + 1 if self.events else 1
         reason = one_line(reason or "")
         occurrence = Occurrence(number, time.time(), kind, one_line(text), slot, job, job_name, reason, alert, quiet)

@@ -158,7 +158,7 @@ class Supervisor:
         """Restarts workers with other arguments. Raises `GmgError` like `act`, and for trials and ended jobs."""
         self._check_not_ending()
         if self.session.spec.tune is not None:
-            raise GmgError("the trials of a tuning keep their arguments; start a plain run to change them", 1)
+            raise GmgError("the trials of a tuning run keep their arguments; start a plain run to change them", 1)
         is_sweep = self.session.spec.sweep is not None
         self._apply(lambda slot: self.scheduler.edit(slot, args, env), slots, seen, with_groups=not is_sweep)
 

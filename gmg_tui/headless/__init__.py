@@ -29,7 +29,7 @@ _LAST_LINES_TIMEOUT_S = 2.0
 def run(socket: Path, *, on_ready: Callable[[], object] = lambda: None) -> int:
     """Reports the session whose engine listens at `socket` until all its workers have ended; returns the exit status.
 
-    Omits workers' progress lines, and in a tuning all of their lines. Calls `on_ready` once signals are handled.
+    Omits workers' progress lines, and in a tuning run all of their lines. Calls `on_ready` once signals are handled.
 
     The first ctrl+c (or SIGTERM) stops the workers, the next ctrl+c kills them. If the reader of standard output is
     gone (`| head`), stops the session; the exit status is 1. If standard output fails for another reason (a full disk),
@@ -70,7 +70,7 @@ class _Headless:
         self._snapshot = client.welcome.snapshot
         self._reporter = Reporter(self._session)
         self._quiet = self._snapshot.tuning is not None
-        """True if the workers' output is not printed, as in a tuning."""
+        """True if the workers' output is not printed, as in a tuning run."""
         self._out = Output(sys.stdout, self._output_failed)
         self._err = Output(sys.stderr)
         self._output_error: OSError | None = None

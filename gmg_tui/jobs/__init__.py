@@ -1,1 +1,1 @@
-"""The work to run: the jobs of a sweep, the trials of a tuning, and the placeholders in their arguments."""
+"""The work to run: the jobs of a sweep, the trials of a tuning run, and the placeholders in their arguments."""

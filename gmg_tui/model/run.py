@@ -115,7 +115,7 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     sweep: SweepSpec | None = None
     """The queue; None for a plain run of `script` on every slot."""
     tune: TuneSpec | None = None
-    """The search of a tuning, with its trials as the jobs of `sweep`."""
+    """The search of a tuning run, with its trials as the jobs of `sweep`."""
     ddp: DdpSpec | None = None
     """The groups of the workers; None if they are independent."""
     own_options: tuple[str, ...] = ()

@@ -149,7 +149,7 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
 
     @property
     def outcome(self) -> str:
-        """`finished`, `failed` or `stopped`; a tuning with an answer has finished, even if trials failed."""
+        """`finished`, `failed` or `stopped`; a tuning run with an answer has finished, even if trials failed."""
         queue, tuning = self.queue, self.tuning
         if tuning is not None:
             stopped = tuning.stopped

@@ -108,7 +108,7 @@ class SpeedFacts(Struct, frozen=True, omit_defaults=True):
     """The rank it waits for, with the evidence."""
     n_envs: int | None = None
     tuned_envs: int | None = None
-    """The `n_envs` that a tuning of the script recommends."""
+    """The `n_envs` that a tuning run of the script recommends."""
     shares: Shares | None = None
     load: Load | None = None
     """None if its processes are gone or on another machine."""

@@ -1,4 +1,4 @@
-"""A tuning: the search, its trials, and the answer."""
+"""A tuning run: the search, its trials, and the answer."""
 
 from enum import StrEnum
 from typing import Self
@@ -126,7 +126,7 @@ class Together(Struct, frozen=True, omit_defaults=True):
 
 
 class Answer(Struct, frozen=True, omit_defaults=True):
-    """The result of a tuning so far."""
+    """The result of a tuning run so far."""
 
     model: str
     """Name of the measured GPUs; `CPU` on the CPU."""
@@ -147,7 +147,7 @@ class Answer(Struct, frozen=True, omit_defaults=True):
 
 
 class Tuning(Struct, frozen=True, omit_defaults=True):
-    """A snapshot of a tuning."""
+    """A snapshot of a tuning run."""
 
     spec: TuneSpec
     step: str

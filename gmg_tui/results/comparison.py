@@ -73,7 +73,7 @@ class Comparison:
         sessions: The sessions.
         differences: The settings that differ.
         rows: The rates of each slot, job or value.
-        totals: The sum of each plain run's rates; None for a sweep or a tuning, or without rates.
+        totals: The sum of each plain run's rates; None for a sweep or a tuning run, or without rates.
         unit: The kind of `rows`: `slot`, `job` or `value`.
         figures: The start-up time and memory of each session, named by their fields in `Attempt`.
         metrics: The metrics of each session.

@@ -97,7 +97,7 @@ class ReportData(Struct, frozen=True):
 
     @property
     def queued(self) -> bool:
-        """True if the jobs came from a queue, as in a sweep or a tuning."""
+        """True if the jobs came from a queue, as in a sweep or a tuning run."""
         return self.session.spec.sweep is not None
 
     @property

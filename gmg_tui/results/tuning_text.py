@@ -1,4 +1,4 @@
-"""The texts and columns of a tuning for all outputs."""
+"""The texts and columns of a tuning run for all outputs."""
 
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -12,7 +12,7 @@ from gmg_tui.results.column import Column
 _MIN_DIFFERENCE: Final = 0.005
 """Minimum relative difference for which a slot is listed."""
 _STEPS: Final = (TrialKind.LADDER, TrialKind.REFINE, TrialKind.COMMON, TrialKind.CONFIRM, TrialKind.TOGETHER)
-"""The steps of a tuning in order, by the kind of their trials."""
+"""The steps of a tuning run in order, by the kind of their trials."""
 _Row = TypeVar("_Row")
 
 

@@ -161,7 +161,7 @@ class EngineClient(Source):
     async def connect(cls, path: Path, session_id: str = "", *, readonly: bool = False) -> Self:
         """Connects to the engine at `path`, which must belong to the session with the id `session_id`, if given.
 
-        With `readonly`, the engine refuses every change. Raises `GmgError` if no engine of it answers.
+        With `readonly`, the engine refuses every change. Raises `GmgError` unless its engine answers.
         """
         deadline = time.monotonic() + _MISSING_SOCKET_TIMEOUT_S
         while not os.path.exists(path) and time.monotonic() < deadline:  # noqa: ASYNC110, ASYNC240, PTH110 - made by another process

@@ -230,7 +230,7 @@ TUNE_ONLY = (
     Opt("settle", Seconds(1, 3600), "S", _SETTLE_HELP, TUNE, 20, "settle_s"),
     Opt("trial_time", span, "T", "Time limit of a trial, including its start.", TUNE, "15m", "trial_time_s"),
     Opt("budget", span, "T", "Time limit of the search, such as 2h.", TUNE, None, "budget_s"),
-    Opt("resume", str, "NAME", "Continue a tuning that has stopped.", LINE | RESUMED),
+    Opt("resume", str, "NAME", "Continue a tuning run that has stopped.", LINE | RESUMED),
 )
 """Options of `tune` alone."""
 

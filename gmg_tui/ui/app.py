@@ -75,7 +75,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
     # Start and end
 
     def on_mount(self) -> None:
-        """Starts listening to the engine; in a tuning, also opens the tuning's page."""
+        """Starts listening to the engine; in a tuning run, also opens the tuning's page."""
         self._window_size = self.size
         self.run_worker(self._listen(), name="listen")
         self.set_interval(1.0, self._tick)
@@ -184,7 +184,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
     # Pages
 
     async def action_queue(self) -> None:
-        """Opens the page of a sweep's queue, or of a tuning."""
+        """Opens the page of a sweep's queue, or of a tuning run."""
         from gmg_tui.ui.pages.queue import QueuePage
         from gmg_tui.ui.pages.tuning import TuningPage
 

@@ -1,4 +1,4 @@
-"""The curve of a tuning as rows: the rate against the value, on a logarithmic axis.
+"""The curve of a tuning run as rows: the rate against the value, on a logarithmic axis.
 
 Each point has its slot's marker and colour, and an error bar if that is taller than a cell. A line joins the mean
 rates, corrected for slow and fast slots. A cross marks a value that did not run. The best rates, among which the answer

@@ -23,7 +23,7 @@ def action_of(binding: Binding) -> str:
 
 
 SESSION: Final = (
-    Binding("Q", "queue", "Queue", id="queue", tooltip="Show the queue of a sweep, or the trials of a tuning."),
+    Binding("Q", "queue", "Queue", id="queue", tooltip="Show the queue of a sweep, or the trials of a tuning run."),
     Binding("a", "tried", "Tried", id="tried", tooltip="Show all arguments that were tried."),
     Binding("d", "detach", "Detach", id="detach", tooltip="Close the screen; the workers keep running."),
     Binding("ctrl+c", "quit_session", "Quit", show=False),

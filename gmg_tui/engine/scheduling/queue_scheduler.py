@@ -1,4 +1,4 @@
-"""The scheduler of a queue: assigns the jobs of a sweep, or the trials of a tuning, to slots."""
+"""The scheduler of a queue: assigns the jobs of a sweep, or the trials of a tuning run, to slots."""
 
 from __future__ import annotations
 
@@ -281,7 +281,7 @@ class QueueScheduler:
         """Appends jobs to the queue, all or none. Raises `GmgError` if one is invalid."""
         self._check_open()
         if self.source is not None:
-            raise GmgError("a tuning chooses its own trials; start a sweep to queue jobs", 1)
+            raise GmgError("a tuning run chooses its own trials; start a sweep to queue jobs", 1)
         for record in self._queue.extend(jobs, len(self._slots)):
             self._recorder.write(record)
         self._wake.set()

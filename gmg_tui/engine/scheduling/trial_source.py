@@ -192,7 +192,7 @@ def restore_search(spec: model.RunSpec, tune: model.TuneSpec, hardware: Hardware
 
 
 class TrialSource:
-    """The job source of a tuning: adds the trials that `search` requests, and ends each once it is measured."""
+    """The job source of a tuning run: adds the trials that `search` requests, and ends each once it is measured."""
 
     def __init__(self, search: Search, spec: model.RunSpec, scheduler: QueueScheduler, recorder: Recorder) -> None:
         assert spec.tune is not None

@@ -1,4 +1,4 @@
-"""The page of a sweep's queue, and the base class that it shares with the page of a tuning."""
+"""The page of a sweep's queue, and the base class that it shares with the page of a tuning run."""
 
 import asyncio
 from collections.abc import Iterator, Sequence

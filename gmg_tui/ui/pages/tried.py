@@ -23,7 +23,7 @@ class TriedRow(NamedTuple):
 
     tried: ArgumentResults
     mark: str = ""
-    """`fastest` or, in a tuning, `recommended`, on at most one row; empty on the others."""
+    """`fastest` or, in a tuning run, `recommended`, on at most one row; empty on the others."""
 
     @property
     def key(self) -> str:
@@ -102,7 +102,7 @@ class TriedPage(TablePage[TriedRow]):
         self.listing.show([TriedRow(row, mark if row is best else "") for row in rows], "Nothing has been tried yet.")
 
     def _best(self, rows: Sequence[ArgumentResults]) -> ArgumentResults | None:
-        """Returns the fastest arguments, or those that a tuning recommends; None if there are none."""
+        """Returns the fastest arguments, or those that a tuning run recommends; None if there are none."""
         view = self.app.view
         tuning, spec = view.snapshot.tuning, view.session.spec
         if tuning is None:

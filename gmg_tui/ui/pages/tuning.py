@@ -1,4 +1,4 @@
-"""The page of a tuning: its curve, the answer so far and the trials."""
+"""The page of a tuning run: its curve, the answer so far and the trials."""
 
 import shlex
 from collections.abc import Iterator
