@@ -247,7 +247,10 @@ async def test_a_job_continues_from_a_checkpoint_saved_after_its_engine_was_kill
 def test_no_rank_pushes_out_the_checkpoints_of_the_others() -> None:
     saved = tuple(Checkpoint(f"/{number}", number) for number in range(MAX_CHECKPOINTS))
     lies = tuple(Checkpoint(f"/lie/{number}", 1e6 + number) for number in range(MAX_CHECKPOINTS))
+    again = (Checkpoint("/0", 2e6),)
     ranks = [structs.replace(NO_ATTEMPT, number=1, checkpoints=files) for files in (saved, lies)]
+    newest = combine_ranks([*ranks, structs.replace(NO_ATTEMPT, number=1, checkpoints=again)]).checkpoints[-1]
+    assert newest == again[0]
     assert set(before_nan(*ranks)) == set(combine_ranks(ranks).checkpoints) == {*saved, *lies}
 
 
