@@ -75,8 +75,8 @@ def check_names(texts: Iterable[str], known: Sequence[str]) -> None:
     """Raises `GmgError` for a placeholder that is not `known`, such as a mistyped one."""
     for name in (name for text in texts for name in names_in(text)):
         if name not in known:
-            hint = suggest(name, known) or f"; there are: {join_words(known)}"
-            raise GmgError(f"{{{name}}} has no value{hint}; literal braces are {{{{{name}}}}}")
+            hint = suggest(name, known) or f"; available: {join_words(known)}"
+            raise GmgError(f"{{{name}}} has no value{hint}; for literal braces, write {{{{{name}}}}}")
 
 
 def join_args(args: Sequence[str]) -> str:

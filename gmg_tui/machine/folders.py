@@ -199,6 +199,8 @@ def make_locked(parent: Path, prefix: str) -> LockedFolder:
         path.chmod(0o700)  # whatever the umask
         if (folder := _lock(path)) is not None:
             return folder
+        with suppress(OSError):  # removed by another process
+            path.rmdir()
     raise OSError(errno.EBUSY, "another process keeps removing new folders", str(parent))
 
 

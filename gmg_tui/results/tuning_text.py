@@ -62,14 +62,14 @@ def rate_together(answer: Answer, spec: TuneSpec) -> str:
     if together is None:
         return ""
     alone_pct, slots = together.of_alone_pct, len(together.rates)
-    share = "" if alone_pct is None or slots < 2 else f", {alone_pct:.1f} % of the same slots alone"
+    share = "" if alone_pct is None or slots < 2 else f", {alone_pct:.1f} % of their rate alone"
     mean = "" if spec.metric == FPS or slots < 2 else " on average"
     rate_text = f"{rate(together.rate, spec)}{mean}{margin(together)}"
     return f"{together.value:,} on {units.count(slots, 'slot')}: {rate_text}{share}"
 
 
 def factors(answer: Answer) -> str:
-    """Lists the slots that are slower or faster than usual, the slowest first: `gpu5 −8.0 %  gpu2 +1.2 %`."""
+    """Lists the slots that are slower or faster than a typical one, the slowest first: `gpu5 −8.0 %  gpu2 +1.2 %`."""
     by_factor = sorted((factor, slot) for slot, factor in answer.factors.items() if abs(factor - 1) >= _MIN_DIFFERENCE)
     return "  ".join(f"{slot} {'−' if factor < 1 else '+'}{100 * abs(factor - 1):.1f} %" for factor, slot in by_factor)
 

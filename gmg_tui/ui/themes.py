@@ -65,7 +65,7 @@ def add(tables: Mapping[str, Mapping[str, str]]) -> None:
             if group is None and key != "base":
                 known = ["base", *(key for group in groups for key in group)]
                 raise GmgError(
-                    f"[themes.{name}] {key} is not a theme colour{suggest(key, known)}; there are: {join_words(known)}"
+                    f"[themes.{name}] {key} is not a theme colour{suggest(key, known)}; available: {join_words(known)}"
                 )
             if group is not None:
                 try:

@@ -73,7 +73,7 @@ def test_a_sweep_whose_jobs_all_have_arguments_of_their_own_has_defaults() -> No
         (("--set", "a=1", "--script", __file__), f"old runs {JOB}, not {__file__}; start another sweep for that"),
         (
             ("--set", "lr=1", "--script", JOB, "{wide}"),
-            "--add old: args[1]: {wide} has no value in the grid; there are:",
+            "--add old: args[1]: {wide} has no value in the grid; available:",
         ),
     ],
 )

@@ -63,7 +63,7 @@ def nothing_is_left(files: Path) -> Iterator[None]:
         ("stop --al", "there is no option --al; did you mean --all?"),
         ("logs --tail 3", "there is no option --tail; gmg-tui logs --help lists them\n"),
         ("sweep --script sim.py --set n=1,2", "--set goes before --script: gmg-tui sweep --set … --script sim.py"),
-        ("--cpu 1 sim.py --x {foo}", "{foo} has no value; there are: slot, gpu, i, n, seed; literal braces are {{foo}}"),
+        ("--cpu 1 sim.py --x {foo}", "{foo} has no value; available: slot, gpu, i, n, seed; for literal braces, write {{foo}}"),
         ("tune sim.py {n_envs} {n_env}", "{n_env} has no value; did you mean n_envs?"),
         ("guide slurm", "there is no topic slurm; see checkpoints, many-machines, options"),
         ("guide tunig", "there is no topic tunig; did you mean tuning?"),

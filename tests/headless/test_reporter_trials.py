@@ -57,7 +57,7 @@ def test_a_repeated_trial_is_reported_again() -> None:
 
 def test_the_answer_is_a_short_table_with_the_command() -> None:
     assert render_end(tunings.session(tunings.ENDED), tunings.snapshot(tunings.ENDED)) == [
-        "n_envs = 15,000 on 8 slots: 86,011,956 FPS ±0.4 %, 98.9 % of the same slots alone",
+        "n_envs = 15,000 on 8 slots: 86,011,956 FPS ±0.4 %, 98.9 % of their rate alone",
         "answer       n_envs         FPS      ±  VRAM GiB  GPU %    W  FPS/W",
         "recommended  15,000  10,975,342  0.6 %      12.0     97  610  18.0k",
         "fastest      17,000  11,443,958  0.6 %      13.5     97  610  18.8k",

@@ -84,6 +84,13 @@ def test_only_folders_of_ended_processes_are_removed(shared: Path) -> None:
     assert not ours.path.exists()
 
 
+def test_a_folder_that_cannot_be_locked_is_not_left_behind(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "_lock", lambda _: None)
+    with pytest.raises(OSError, match="keeps removing"):
+        make_locked(shared, "x-")
+    assert not [*shared.glob("x-*")]
+
+
 def test_the_removal_of_an_abandoned_folder_is_bounded(shared: Path) -> None:
     folder = make_locked(shared, "x-")
     for number in range(20):

@@ -106,7 +106,7 @@ class QueueScheduler:
         self._wake.set()
 
     def _guard_search(self, function: Callable[_P, None], *args: _P.args, **kwargs: _P.kwargs) -> None:
-        """Calls a function of the job source. A fault ends the search, with the answer so far, but not the engine."""
+        """Calls a function of the job source. If it raises, the search ends with its current answer; the engine keeps running."""
         try:
             function(*args, **kwargs)
         except Exception as error:
@@ -165,7 +165,7 @@ class QueueScheduler:
         return self._recorder.release(lead, **({} if cause is None else {"reason": cause}))
 
     def _requeue(self, run: JobRun) -> str | None:
-        """Requeues earlier jobs that failed on a GPU of the run. Returns its slot if the run's job should follow."""
+        """Requeues earlier jobs that failed on a GPU of the run. Returns the slot if the run's own job must wait again, too."""
         for engine_slot, worker in zip(run.engine_slots, run.workers, strict=True):
             requeued, name = self.board.judge(engine_slot, worker), engine_slot.slot.name
             for number in requeued[:-1]:
@@ -177,7 +177,7 @@ class QueueScheduler:
         return None
 
     def check_gpus(self, nvml_error: str | None) -> None:
-        """Benches GPUs that are broken by their newest samples; `nvml_error` is the reason if there are none."""
+        """Benches GPUs whose newest samples show that they are broken; `nvml_error` is why there are no samples."""
         self.board.check_gpus(nvml_error, time.monotonic())
         if self._queue.waiting:
             self._wake.set()

@@ -47,7 +47,7 @@ class TrialRun:
         self._reset(0)
 
     def _reset(self, attempt: int) -> None:
-        """Starts over with the attempt of this number."""
+        """Starts over for attempt number `attempt`."""
         self._attempt = attempt
         self._meter = RateMeter(self._spec, self.trial.kind)
         self._read_at_s: float | None = None
@@ -74,8 +74,8 @@ class TrialRun:
     def measure(self, worker: Worker, *, counts: bool, other_cores: float | None) -> None:
         """Measures the rate; call this every second while the trial is running.
 
-        The second `counts` once all trials that run together have a rate. `other_cores` is the number of cores used by other
-        processes, None if unknown.
+        `counts` is False while a trial on all slots waits for the others' first rate. `other_cores` is the number of cores
+        used by other processes, None if unknown.
         """
         attempt = worker.attempt
         if attempt is None or worker.state is not WorkerState.RUNNING:
@@ -273,7 +273,7 @@ class TrialSource:
         trial = trial_run.conclude(worker, skipped=skipped)
         measured = any(other.state is TrialState.MEASURED for other in self._search.trials)
         too_short = worker.state is WorkerState.FINISHED and trial.value == self._spec.low and not measured
-        # The value cannot be too large, so the script cannot be tuned; but one node may lie, or differ.
+        # The value is not to blame: the script cannot be tuned. Of several nodes, two must show it: one may be faulty.
         if trial.state is TrialState.FAILED and (trial_run.ignores_value is not None or too_short):
             self._untunable_on.add(engine_slot.slot.node)
             nodes = {other.slot.node for other in self._board.slots.values()}
@@ -358,7 +358,7 @@ class TrialSource:
     # Commands
 
     def act(self, action: QueueAction, number: int) -> bool:
-        """Skips a waiting trial. Returns False if the queue must decide. Raises `GmgError` for other actions."""
+        """Skips a waiting trial. Returns False if the queue must handle the action. Raises `GmgError` for other actions."""
         if action not in {QueueAction.SKIP, QueueAction.STOP}:
             raise GmgError("the search decides which trials run; you can only skip or stop one", 1)
         if action is QueueAction.STOP or number not in self._waiting_numbers():
@@ -367,7 +367,7 @@ class TrialSource:
         return True
 
     def end(self, reason: str | None) -> None:
-        """Ends the search, with the answer so far, because the session is ending."""
+        """Ends the search early, with its current answer: the session is ending, or the search has raised."""
         if not self._search.ended:
             self._stopped = True
             self._search.stop(reason or _STOPPED)

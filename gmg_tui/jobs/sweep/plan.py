@@ -56,8 +56,8 @@ def make(
     for draft in drafts:
         for key, name in used:
             if name not in draft.values and (name not in BUILT_IN or key == "ddp"):
-                hint = suggest(name, draft.values) or f"; there are: {join_words([*sorted(draft.values), *BUILT_IN])}"
-                braces = f"literal braces are {{{{{name}}}}}"
+                hint = suggest(name, draft.values) or f"; available: {join_words([*sorted(draft.values), *BUILT_IN])}"
+                braces = f"for literal braces, write {{{{{name}}}}}"
                 raise GmgError(f"{source}: {key}: {{{name}}} has no value{draft.place}{hint}; {braces}")
     named = enumerate(zip(_make_unique((draft.name for draft in drafts), taken_names), drafts, strict=True), 1)
     jobs = tuple(

@@ -22,7 +22,7 @@ from gmg_tui.scripts.genesis.output.failure_signs import FailureKind, sign_of
 MAX_TRIALS = 2
 """Maximum number of failed or skipped trials of a value."""
 _MAX_CONSTANT_SPREAD = 0.02
-"""Relative difference of memory between the smallest and the largest value below which it counts as constant."""
+"""Memory counts as constant if it differs by less than this share between the smallest and the largest value."""
 _MAX_NOISE = 0.05
 """Upper limit of the noise assumed in decisions."""
 _MIN_LIMIT_RATIO = 0.95
@@ -82,7 +82,7 @@ class Curve:
 
 
 def round_down(value: float, *, nearest: bool = False) -> int:
-    """Rounds `value` down, or to the `nearest`, multiple of a power of two that is at most 1.6 % of it.
+    """Rounds `value` down, or to the `nearest`, to a multiple of a power of two, at most 1.6 % of it (1 if it is small).
 
     The result is a number that a person would type: a multiple of 64 at 4,096, of 256 at 16,384, of 1 up to 127.
     """
@@ -91,7 +91,7 @@ def round_down(value: float, *, nearest: bool = False) -> int:
 
 
 def values_between(low: int, high: int, count: int = 1) -> list[int]:
-    """Returns up to `count` values strictly between `low` and `high`, evenly spaced by logarithm."""
+    """Returns up to `count` values strictly between `low` and `high`, evenly spaced on a log scale."""
     ratio = (high / low) ** (1 / (count + 1))
     values = {round_down(low * ratio**step, nearest=True) for step in range(1, count + 1)}
     return sorted(value for value in values if low < value < high)
@@ -134,7 +134,7 @@ class Record:
 
     @cached_property
     def failed(self) -> set[int]:
-        """The values that do not run: a trial ran out of memory, or two failed, unless more were measured."""
+        """The values that do not run: one ran out of memory, or two failed, and no more of its trials were measured than failed."""
         counts = self._counts
         out_of_memory = {trial.value for trial in self.alone if is_out_of_memory(trial.reason)}
         failures = {value: n for (value, state), n in counts.items() if state is TrialState.FAILED}
@@ -254,7 +254,7 @@ class Record:
 
 
 def is_out_of_memory(reason: str | None) -> bool:
-    """Returns True if the GPU ran out of memory; not for the host's memory, which SIGKILL only suggests."""
+    """Returns True if the GPU ran out of memory. Host memory does not count: SIGKILL only hints at it."""
     if not reason:
         return False
     sign = sign_of(reason.encode())
@@ -265,7 +265,7 @@ _MIN_RATE, _MAX_RATE = 1e-30, 1e30
 
 
 def _check_rate(trial: Trial) -> Trial:
-    """Returns the trial, marked as failed if it was measured without a positive rate, for ratios and logarithms."""
+    """Returns the trial, marked as failed if its rate is missing or out of the range that is safe for ratios."""
     if trial.state is not TrialState.MEASURED or (trial.rate is not None and _MIN_RATE <= trial.rate <= _MAX_RATE):
         return trial
     limits = f"comparisons need values from {_MIN_RATE:g} to {_MAX_RATE:g}"

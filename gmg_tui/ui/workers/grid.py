@@ -20,12 +20,12 @@ from gmg_tui.ui.workers.table import ROWS_AROUND_TABLE, WorkerTable, node_line
 MIN_LOG_ROWS: Final = 6
 """Minimum rows for the log, including its title."""
 _MIN_LOG_ROWS_BELOW_TILES: Final = 8
-"""Minimum rows that tiles must leave to the log, unless the user has chosen tiles."""
+"""Minimum rows that tiles must leave for the log, unless the user has chosen tiles."""
 MIN_TILE_ROWS: Final = 8
 """Rows of the smallest tile, including its frame."""
 _MAX_TILE_ROWS: Final = 19
 _PANE_SHARE, _MAX_PANE_ROWS = 0.62, 30
-"""Share of the rows, and maximum number of rows, that tiles taller than the minimum leave to the pane."""
+"""Rows to keep for the pane before tiles grow beyond the minimum: a share of the height, and its upper limit."""
 _FRAME_WIDTH: Final = 4
 """Columns of a tile's frame and padding."""
 MIN_TILE_COLUMNS: Final = 38
