@@ -156,7 +156,7 @@ async def test_a_rejected_client_gets_the_reason_even_with_unread_data() -> None
     async with running(spec_for(*NEVER)) as run, _watched(run):
         hello = protocol.frame(protocol.Hello(999, "gmg-tui 99"))
         answer = await asyncio.to_thread(_answer, run.spec.socket, hello + bytes(1_000_000))
-        assert b"this is gmg-tui 99; use that version" in answer
+        assert b"this is gmg-tui 99; use the engine's version" in answer
         changed = await asyncio.to_thread(
             _answer, run.spec.socket, protocol.frame(protocol.Hello(999, gmg_tui.__version__))
         )

@@ -373,7 +373,7 @@ class Node:
     # The end
 
     async def end(self, *, kill: bool, within_s: float) -> None:
-        """Ends the agent and its workers `within_s` of connecting, and copies their logs. Later calls do nothing."""
+        """Ends the agent and its workers within `within_s` of connecting, and copies their logs. Once only."""
         if self._ending.is_set():
             return
         self._ending.set()

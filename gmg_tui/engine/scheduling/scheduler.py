@@ -45,7 +45,7 @@ class PlainScheduler:
     def _make_run(
         self, engine_slots: Sequence[EngineSlot], visible: Sequence[EngineSlot], group: str | None = None
     ) -> JobRun:
-        """Returns a job with a process on each of `engine_slots`, all of which see the GPUs of the `visible` slots."""
+        """Returns a job with a worker on each of `engine_slots`; each sees the GPUs of all `visible` slots."""
         spec, count = self._workplace.spec, len(self._slots)
         only_own = len(visible) == 1 and group is None
         visible_slots = () if only_own else tuple(engine_slot.slot for engine_slot in visible)
