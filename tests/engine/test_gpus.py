@@ -273,7 +273,7 @@ async def test_a_gpu_is_not_suspected_once_the_jobs_that_failed_there_are_skippe
     script.write_text(_HOLDS)
     jobs = [{"x": word} for word in ("fails", "holds", "fails", "fails", "ends")]
     async with running(sweep_for(jobs, program("{x}", script=str(script), gpus="0,1")), sim.env()) as run:
-        await run.until(lambda _: "they run on another GPU to find out" in (run.worker("gpu0").reason or ""))
+        await run.until(lambda _: "they rerun on another GPU to find out" in (run.worker("gpu0").reason or ""))
         await run.client.act_on_jobs(QueueAction.SKIP, 1, 3, 4)
         await run.until(lambda _: run.queue.finished == 1)
         assert (await run.jobs())["job-5"].slot == "gpu0"
