@@ -29,7 +29,7 @@ _Lines = dict[str, dict[str, list[list[Curve]]]]
 _MAX_BAND_POINTS = 400
 MAX_CHARTS = 24
 MAX_LINES = 60
-"""Maximum jobs of a session to draw: the first ones."""
+"""Maximum number of jobs to draw per session; later jobs are left out."""
 MAX_ROWS = 12
 """Maximum metrics in a table on a terminal."""
 

@@ -1,4 +1,4 @@
-"""Reports as self-contained HTML pages, with plotly's charts."""
+"""Reports as self-contained HTML pages with Plotly charts."""
 
 import shlex
 from collections.abc import Iterable, Iterator

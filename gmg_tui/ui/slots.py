@@ -21,7 +21,7 @@ class History:
 
     @property
     def end(self) -> int:
-        """The second of the newest rate; 0 before the first."""
+        """Unix time of the newest rate, in whole seconds; 0 if there is none."""
         return next(reversed(self.fps), 0)
 
     def seed(self, series: Series) -> None:

@@ -201,7 +201,7 @@ class Agent:
             await worker.run()
 
     def on_message(self, client: object) -> None:
-        """Handles a message from a client: the workers are ended if the session's engine falls silent."""
+        """Records the time of the session's engine's messages: if it falls silent, the workers are ended."""
         if client in self._engine_clients:
             self._received_at = time.monotonic()
 
@@ -211,7 +211,7 @@ class Agent:
         self._engine_clients.discard(client)
 
     def encode_state(self, client: object, snapshot: Snapshot) -> bytes | None:
-        """Returns frames with the snapshot, its workers replaced by reports; None unless for the session's engine."""
+        """Returns frames with the snapshot, its workers replaced by reports; None unless `client` is the session's engine."""
         if client not in self._engine_clients:
             return None
         attempts, room_bytes = dict[str, SlotReport](), CURVES_CUTOFF_BYTES

@@ -183,7 +183,7 @@ def _parse_value(text: str) -> Value:
 
 
 def safe_name(text: str) -> str:
-    """Returns `text` with runs of characters other than letters, digits and `._=,+-` replaced by a dash.
+    """Returns `text` with each run of characters but letters, digits and `._=,+-` as a dash, or removed at either end.
 
     Letters are composed (NFC), because some file systems treat composed and decomposed letters as the same.
     """
