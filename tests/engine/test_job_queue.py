@@ -202,39 +202,35 @@ class Records:
     def write(self, _: JobRecord) -> None: ...
 
 
-async def test_a_trial_whose_slot_is_not_ready_does_not_run_after_the_search_has_ended(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def _run_with(source: MagicMock, monkeypatch: pytest.MonkeyPatch) -> JobQueue:
+    """Runs one job of a source whose search has ended, on a slot that is not ready. Returns its queue."""
     monkeypatch.setattr(queue_scheduler, "JobRun", Run)
     Run.started = []
     board = SlotBoard({"cpu0": EngineSlot(Slot("cpu0"), 0, 1)}, queue_of(1))
     workplace, records = cast("Any", SimpleNamespace(spec=SPEC)), cast("Any", Records())
     done = asyncio.Event()
     scheduler = QueueScheduler(board, workplace, records, lambda: done.set() if scheduler.ended else None)
-    outcome = WorkerState.STOPPED, "the budget is used up"
-    scheduler.source = cast("Any", MagicMock(ended=True, outcome=lambda _: outcome))
-    task = asyncio.create_task(scheduler.run())
-    async with asyncio.timeout(LONG_S):
-        await done.wait()
-    assert (Run.started, board.queue.records[1].state) == ([1], WorkerState.STOPPED)
-    task.cancel()
-
-
-async def test_a_fault_in_the_search_ends_the_search_and_not_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_scheduler, "JobRun", Run)
-    Run.started = []
-    board = SlotBoard({"cpu0": EngineSlot(Slot("cpu0"), 0, 1)}, queue_of(1))
-    workplace, records = cast("Any", SimpleNamespace(spec=SPEC)), cast("Any", Records())
-    done = asyncio.Event()
-    scheduler = QueueScheduler(board, workplace, records, lambda: done.set() if scheduler.ended else None)
-    source = MagicMock(ended=True, outcome=lambda _: (WorkerState.FINISHED, None))
-    source.refill.side_effect = source.released.side_effect = ValueError("log of 0")
     scheduler.source = cast("Any", source)
     task = asyncio.create_task(scheduler.run())
     async with asyncio.timeout(LONG_S):
         await done.wait()
-    source.end.assert_called_with("internal error (ValueError: log of 0); see engine.log")
     task.cancel()
+    return board.queue
+
+
+async def test_a_trial_whose_slot_is_not_ready_does_not_run_after_the_search_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outcome = WorkerState.STOPPED, "the budget is used up"
+    queue = await _run_with(MagicMock(ended=True, outcome=lambda _: outcome), monkeypatch)
+    assert (Run.started, queue.records[1].state) == ([1], WorkerState.STOPPED)
+
+
+async def test_a_fault_in_the_search_ends_the_search_and_not_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = MagicMock(ended=True, outcome=lambda _: (WorkerState.FINISHED, None))
+    source.refill.side_effect = source.released.side_effect = ValueError("log of 0")
+    await _run_with(source, monkeypatch)
+    source.end.assert_called_with("internal error (ValueError: log of 0); see engine.log")
 
 
 # Commands that come when a job has just got its slot, or has ended and not left it yet, are for that job

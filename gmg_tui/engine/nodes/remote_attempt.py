@@ -165,10 +165,9 @@ class RemoteAttempt:
     def _correct_outcome(self, outcome: Outcome, stop: Stop | None) -> Outcome:
         """Returns the reported outcome, corrected like the worker: other nodes' ranks and jobs may depend on it."""
         is_timeout = outcome.cause is StopCause.TIMEOUT and self.task.timeout_s is not None
-        if outcome.cause is not None and stop is None and not is_timeout:
-            outcome = Outcome(Failure(FailureKind.UNKNOWN, f"stopped by {self._node.name}", ""))
-        elif outcome.cause is not None and stop is not None and not is_timeout:
-            outcome = outcome._replace(cause=stop.cause)
+        if outcome.cause is not None and not is_timeout:
+            stopped_by_node = Outcome(Failure(FailureKind.UNKNOWN, f"stopped by {self._node.name}", ""))
+            outcome = outcome._replace(cause=stop.cause) if stop is not None else stopped_by_node
         if self.life is not Life.PREPARING:
             outcome = outcome._replace(unprepared=False, unready=None)
         running_s = min(outcome.running_s, clock.now() - self._assigned_at)
