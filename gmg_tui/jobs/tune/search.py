@@ -189,7 +189,6 @@ class Search:
         """Returns the next values of the ladder, the smallest first; empty after its end."""
         record, spec = self._record, self._record.spec
         top, ladder_count = max(record.ran, default=0), self._count_running(TrialKind.LADDER)
-        ceiling = record.edge.value if record.edge is not None else math.inf
         if top and record.curve.gain() < max(_MIN_LADDER_GAIN, record.noise):
             return []
         end = min(bound for bound in (record.memory_end, spec.high, 1 << 62) if bound is not None)
@@ -200,7 +199,7 @@ class Search:
         value = max(tried, default=0) if ladder_count else top
         while len(values) < min(_MAX_LADDER_VALUES, idle):
             above = min(value * 2, end) if value else spec.low
-            if above <= value * _SAME_RATIO or above > reach or above >= ceiling:
+            if above <= value * _SAME_RATIO or above > reach or above >= record.ceiling:
                 break
             value = above
             if value not in tried:
@@ -266,7 +265,7 @@ class Search:
         return [(value, name, TrialKind.TOGETHER) for name in record.slots if name in slots]
 
     def _assign(self, proposals: Iterable[_Proposal], idle: Sequence[str]) -> list[Trial]:
-        """Assigns each value to the idle slot with the fewest unmeasured trials of it, then the fewest trials."""
+        """Assigns each value to an idle slot: on the node with the fewest failures of it, with the fewest trials of it."""
         unused, plans = list(idle), list[Trial]()
         for value, only_slot, kind in proposals:
             fitting = [name for name in unused if only_slot in (None, name) and self._record.fits(value, name)]
@@ -276,10 +275,11 @@ class Search:
                 plans.append(Trial(0, value, slot, kind))
         return plans
 
-    def _count_trials(self, value: int, slot: str) -> tuple[int, int]:
-        """Returns the numbers of unmeasured and of all trials of a value on a slot."""
+    def _count_trials(self, value: int, slot: str) -> tuple[int, int, int]:
+        """Returns the number of failures of a value on a slot's node, and of unmeasured and all trials on the slot."""
         states = [trial.state for trial in self._record.trials if (trial.slot, trial.value) == (slot, value)]
-        return len(states) - states.count(TrialState.MEASURED), len(states)
+        failures = self._record.failures_on(self._record.slots[slot].node, value)
+        return failures, len(states) - states.count(TrialState.MEASURED), len(states)
 
     def _alive_slots(self, idle: Collection[str], now_s: float) -> set[str]:
         """Returns the slots that are idle or running a trial, or were within the last `_MAX_SLOT_WAIT_S`."""

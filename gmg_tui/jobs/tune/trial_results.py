@@ -120,6 +120,8 @@ class Record:
         """The trials that were not on all slots at once."""
         self.free_mib: dict[str, float] = {}
         """Free memory of each slot when no worker was running on it."""
+        self._min_nodes = min(2, len({slot.node for slot in self.slots.values()}))
+        """A value must fail on so many nodes, as one node may be broken."""
 
     # Values that run
 
@@ -133,13 +135,37 @@ class Record:
         return {trial.value for trial in self.trials}
 
     @cached_property
+    def _failed_on(self) -> dict[int, Counter[str]]:
+        """The number of failed trials on each node, by value."""
+        failed_on: dict[int, Counter[str]] = {}
+        for trial in self.alone:
+            if trial.state is TrialState.FAILED:
+                failed_on.setdefault(trial.value, Counter())[self.slots[trial.slot].node] += 1
+        return failed_on
+
+    @cached_property
+    def _out_of_memory(self) -> set[int]:
+        return {trial.value for trial in self.alone if is_out_of_memory(trial.reason)}
+
+    @cached_property
     def failed(self) -> set[int]:
-        """The values that do not run: one ran out of memory, or two failed, and no more of its trials were measured than failed."""
-        counts = self._counts
-        out_of_memory = {trial.value for trial in self.alone if is_out_of_memory(trial.reason)}
-        failures = {value: n for (value, state), n in counts.items() if state is TrialState.FAILED}
-        limits = {value: 1 if value in out_of_memory else MAX_TRIALS for value in failures}
-        return {value for value, n in failures.items() if n >= max(limits[value], counts[value, TrialState.MEASURED])}
+        """The values that do not run: one trial ran out of memory, or two failed, and no more of its trials were measured than failed.
+
+        If there are several nodes, trials failed on two of them.
+        """
+        failed = set()
+        for value, nodes in self._failed_on.items():
+            limit = max(self._max_failures(value), self._counts[value, TrialState.MEASURED])
+            if nodes.total() >= limit and len(nodes) >= self._min_nodes:
+                failed.add(value)
+        return failed
+
+    def _max_failures(self, value: int) -> int:
+        return 1 if value in self._out_of_memory else MAX_TRIALS
+
+    def failures_on(self, node: str, value: int) -> int:
+        """Returns the number of failed trials of a value on a node."""
+        return self._failed_on.get(value, Counter())[node]
 
     @cached_property
     def ran(self) -> set[int]:
@@ -155,7 +181,15 @@ class Record:
         """Returns True if another trial of this value is worthwhile."""
         counts = self._counts
         unmeasured = counts[value, TrialState.FAILED] + counts[value, TrialState.SKIPPED]
-        return value not in self.failed and unmeasured < MAX_TRIALS + counts[value, TrialState.MEASURED]
+        return (
+            value not in self.failed and unmeasured < MAX_TRIALS * self._min_nodes + counts[value, TrialState.MEASURED]
+        )
+
+    @property
+    def ceiling(self) -> float:
+        """The smallest value above all that ran that failed or ran out of memory; infinite if there is none."""
+        largest = max(self.ran, default=0)
+        return min((value for value in self.failed | self._out_of_memory if value > largest), default=math.inf)
 
     @property
     def edge(self) -> Edge | None:
@@ -238,7 +272,12 @@ class Record:
         return min(limit for limit in limits if limit >= _MIN_LIMIT_RATIO * max(limits))
 
     def fits(self, value: int, slot: str) -> bool:
-        """Returns True if a value may run on a slot: it has run there, leaves the headroom, or is the smallest."""
+        """Returns True if a value may run on a slot: it has run there, leaves the headroom, or is the smallest.
+
+        If there are several nodes, it must not have failed repeatedly, or run out of memory, on this one.
+        """
+        if self._min_nodes > 1 and self.failures_on(self.slots[slot].node, value) >= self._max_failures(value):
+            return False
         if any((trial.slot, trial.value, trial.state) == (slot, value, TrialState.MEASURED) for trial in self.alone):
             return True
         limit = self._memory_limit(slot, _RAN_HEADROOM_SHARE if value in self.ran else 1.0)

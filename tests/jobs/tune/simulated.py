@@ -24,11 +24,11 @@ def never(value: int) -> str | None:
     return None
 
 
-def slot_of(index: int, model: str | None, total_mib: float | None) -> Slot:
+def slot_of(index: int, model: str | None, total_mib: float | None, node: str = "") -> Slot:
     if model is None:
-        return Slot(f"gpu{index}")
+        return Slot(f"gpu{index}", node=node)
     total = None if total_mib is None else int(total_mib)
-    return Slot(f"gpu{index}", Gpu(index, f"GPU-{index}", model, memory_total_mib=total))
+    return Slot(f"gpu{index}", Gpu(index, f"GPU-{index}", model, memory_total_mib=total), node)
 
 
 @dataclass
@@ -55,13 +55,17 @@ class World:
     """The share of trials that fail or are skipped whatever their value."""
     lost: dict[str, float] = field(default_factory=dict)
     """The time by slot when its GPU is lost."""
+    nodes: int = 1
+    """The number of machines, to which the slots belong in turn."""
+    broken: dict[int, str] = field(default_factory=dict)
+    """The reason for which every trial on a machine fails at once, by its number."""
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
 
     def tune_slots(self) -> list[Slot]:
         model = H100 if self.memory_mib else None
-        return [slot_of(i, model, self.total_mib) for i in range(self.slots)]
+        return [slot_of(i, model, self.total_mib, f"n{i % self.nodes}") for i in range(self.slots)]
 
     def total(self, value: int) -> float:
         """The true rate of all slots at once."""
@@ -74,6 +78,9 @@ class World:
         if memory is not None and self.total_mib is not None and memory > self.total_mib:
             reason = "CUDA out of memory"
         trial = replace(plan, number=number)
+        broken = self.broken.get(int(plan.slot.removeprefix("gpu")) % self.nodes)
+        if broken is not None:
+            return now_s + 1.0, replace(trial, state=TrialState.FAILED, reason=broken)
         if reason:
             return now_s + FAIL_S, replace(trial, state=TrialState.FAILED, reason=reason)
         if self.random.random() < self.flaky:

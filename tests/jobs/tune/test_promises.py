@@ -133,7 +133,7 @@ def worlds(draw: st.DrawFn) -> World:
     )
     edge = draw(st.none() | st.integers(1, 1 << 18))
     per_value_mib = draw(st.none() | st.floats(0, 50))
-    slots = draw(st.integers(1, 9))
+    slots, nodes = draw(st.integers(1, 9)), draw(st.integers(1, 3))
     return World(
         rate,
         slots=slots,
@@ -144,6 +144,10 @@ def worlds(draw: st.DrawFn) -> World:
         speeds={f"gpu{i}": draw(st.sampled_from([0.9, 1.0, 1.1])) for i in range(slots)},
         flaky=draw(st.sampled_from([0.0, 0.1, 0.5])),
         lost={f"gpu{i}": draw(st.floats(0, 600)) for i in range(slots) if draw(st.integers(0, 9)) == 0},
+        nodes=nodes,
+        broken={
+            i: draw(st.sampled_from(["exit code 1", "CUDA out of memory"])) for i in range(draw(st.integers(0, nodes)))
+        },
         seed=draw(st.integers(0, 1000)),
     )
 

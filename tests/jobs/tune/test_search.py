@@ -1,6 +1,7 @@
 """Special cases of a search: failures, disturbances, few values, lost slots, `--resume`."""
 
 import re
+from collections import Counter
 
 import pytest
 from msgspec.structs import replace
@@ -52,6 +53,25 @@ def test_out_of_memory_is_not_tried_again(slots: int) -> None:
     assert answer.edge.reason == "CUDA out of memory"
     assert answer.largest.value >= 0.95 * 3000
     assert any("Memory, not speed, ended the search" in warning for warning in answer.warnings)
+
+
+@pytest.mark.parametrize("reason", ["exit code 1", "CUDA out of memory"])
+@pytest.mark.parametrize(("slots", "nodes"), [(2, 2), (4, 2), (6, 3)])
+def test_a_node_on_which_every_value_fails_does_not_decide_the_search(slots: int, nodes: int, reason: str) -> None:
+    world = World(franka, slots=slots, memory_mib=grows(0.79), nodes=nodes, broken={nodes - 1: reason})
+    answer = tune(world).answer
+    assert answer.edge is None or answer.edge.value > 65_536
+    assert is_found(world, answer.fastest)
+
+
+@pytest.mark.parametrize("nodes", [2, 3])
+def test_a_value_that_runs_out_of_memory_is_tried_once_on_another_node(nodes: int) -> None:
+    fails = dict.fromkeys(range(3001, 1 << 17), "CUDA out of memory").get
+    outcome = tune(World(franka, slots=2 * nodes, fails=fails, nodes=nodes))
+    counts = Counter(trial.value for trial in outcome.trials if trial.state is TrialState.FAILED)
+    assert outcome.answer.edge.value == min(counts)
+    assert set(counts.values()) <= {1, 2}
+    assert outcome.answer.largest.value >= 0.95 * 3000
 
 
 def test_memory_is_not_blamed_if_the_fastest_value_is_not_the_largest() -> None:
