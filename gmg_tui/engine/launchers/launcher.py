@@ -29,6 +29,7 @@ AGENT_COMMAND = (sys.executable, "-P", "-m", "gmg_tui", "agent")
 """Command that starts or finds the node's agent."""
 _MAX_GREETING_BYTES = 1 << 20
 """Limit on the output before an agent's answer."""
+_ERROR_CHUNK_BYTES, _ERROR_PAUSE_S = 1 << 16, 0.05
 _END_TIMEOUT_S = 2.0
 MAX_TROUBLE_BYTES = 1000
 _MAX_LOCAL_NODES = 4096
@@ -66,14 +67,13 @@ class Connection:
         self._reading_errors = asyncio.create_task(self._read_errors(process.stderr))
 
     async def _read_errors(self, stream: asyncio.StreamReader) -> None:
-        while True:
-            try:
-                line = await stream.readline()
-            except ValueError:  # longer than the limit
-                continue
-            if not line:
-                return
-            self.trouble = clean(line[:MAX_TROUBLE_BYTES].strip()) or self.trouble
+        line = b""  # the last one, perhaps not complete
+        while chunk := await stream.read(_ERROR_CHUNK_BYTES):
+            *lines, line = (line[:MAX_TROUBLE_BYTES] + chunk).split(b"\n")
+            texts = (clean(each[:MAX_TROUBLE_BYTES].strip()) for each in (line, *reversed(lines)))
+            self.trouble = next(filter(None, texts), self.trouble)
+            if len(chunk) == _ERROR_CHUNK_BYTES:  # a flood must not take the engine's time
+                await asyncio.sleep(_ERROR_PAUSE_S)
 
     async def greet(self, agent_spec: bytes) -> dict[str, Any]:
         """Sends the agent's spec and waits for its answer. Raises `GmgError`, `OSError` or `EOFError`."""

@@ -71,6 +71,7 @@ class Shell(Launcher):
     ("command", "error"),
     [
         (r"printf 'no route to it\r\n' >&2; exec 1>&-; sleep 600", "no route to it"),
+        ("yes no | head -c 300000 >&2; echo no route >&2; exec 1>&-; sleep 600", "no route"),
         (f"{_GREETED} head -c 1000 /dev/zero; sleep 600", "it sent an invalid message"),
         (f"{_GREETED} exec 1>&-; sleep 600", "no engine answers at n1's agent"),
         ("yes; sleep 600", "its output is not an agent's answer"),
@@ -79,7 +80,7 @@ class Shell(Launcher):
         (f"""echo '{AGENT_MARK}{{"ok":' ; sleep 600""", "its output is not an agent's answer"),
         ("setsid -f timeout 60 yes; head -c 3000000 /dev/zero >&2; sleep 600", "its output is not an agent's answer"),
     ],
-    ids=["unreachable", "nonsense", "broken", "endless", "long line", "deep", "no JSON", "held open"],
+    ids=["unreachable", "talkative", "nonsense", "broken", "endless", "long line", "deep", "no JSON", "held open"],
 )
 async def test_a_failed_connection_leaves_no_process(command: str, error: str) -> None:
     spec = spec_for(nodes=NodesSpec("local"))
