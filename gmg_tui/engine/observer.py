@@ -185,13 +185,7 @@ class Observer:
             if view.state is WorkerState.RUNNING and view.group is None and view.job is None and view.lost_since is None
         )
         live = [(slot, view) for slot, view in pairs if view.state.live]
-        files = {
-            view.slot: (
-                *(slot.attempt.readings.written if slot.attempt is not None else ()),
-                *(checkpoint.path for checkpoint in view.newest.checkpoints),
-            )
-            for slot, view in live
-        }
+        files = {view.slot: _paths_written(slot, view) for slot, view in live}
         groups = {view.slot: view.group.id for _, view in live if view.group is not None}
         signs = find_collisions({slot: exclusive_paths(paths) for slot, paths in files.items()}, groups)
         ends = self._allocation.newest.ends if self._allocation.newest is not None else None
@@ -317,6 +311,13 @@ class Observer:
         if not workers:
             raise GmgError(f"no job has run on {slot} yet", 1)
         return tuple(await asyncio.gather(*(worker.stacks() for worker in workers)))
+
+
+def _paths_written(slot: EngineSlot, view: Worker) -> set[str]:
+    """Returns the files that a slot's attempt writes; earlier attempts may have saved elsewhere, as on an untrusted node."""
+    earlier = slot.worker.task.checkpoints if slot.worker is not None else ()
+    saved = {checkpoint.path for checkpoint in view.newest.checkpoints if checkpoint not in earlier}
+    return saved if slot.attempt is None else slot.attempt.readings.written | saved
 
 
 def _with_owners(processes: tuple[GpuProcess, ...], owners: Mapping[int, str]) -> tuple[GpuProcess, ...]:

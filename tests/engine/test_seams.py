@@ -332,6 +332,23 @@ def test_the_files_of_the_job_before_collide_with_none_of_the_next_on_its_slot()
         assert (slots["cpu0"].collision is not None) is collide
 
 
+def test_a_checkpoint_of_an_earlier_attempt_collides_with_none() -> None:
+    """A node that is not trusted may have named any file."""
+    slots = {name: EngineSlot(Slot(name), index, 2) for index, name in enumerate(("cpu0", "cpu1"))}
+    named, saved = Checkpoint("/model.pt", 1.0), Checkpoint("/model.pt", 2.0)
+    task = SimpleNamespace(checkpoints=(named,))
+    slots["cpu1"].worker = MagicMock(task=task, newest=None, stuck=None, race=None)
+    work, allocation = SimpleNamespace(slots=slots), SimpleNamespace(newest=None)
+    observer = SimpleNamespace(_work=work, _allocation=allocation, _faults=Faults(), recorder=MagicMock())
+    for checkpoints, collide in (((named,), False), ((named, saved), True)):
+        views = (
+            worker_of("cpu0", 0, WorkerState.RUNNING, checkpoints=(saved,)),
+            worker_of("cpu1", 1, WorkerState.RUNNING, checkpoints=checkpoints),
+        )
+        Observer._diagnose(cast("Observer", observer), views, 3.0)
+        assert (slots["cpu0"].collision is not None) is collide
+
+
 def test_the_record_of_a_job_has_an_attempt_that_not_all_ranks_have_begun() -> None:
     """As of one whose node was lost at that moment; else the next attempt would have the same number."""
     for before in (None, Attempt(1, ())):
