@@ -268,6 +268,24 @@ async def test_a_closed_pipe_is_read_after_those_that_became_ready_first(ends: E
     assert order == [b"step", b"Traceback", b"saved"]
 
 
+@pytest.mark.parametrize("closing", [False, True], ids=["read", "closed"])
+async def test_a_callback_may_close_other_pipes_that_are_ready(ends: Ends, closing: bool) -> None:
+    def close_others(_: bytes) -> None:
+        for pipe in others:
+            ends.pipes.close(pipe)
+
+    first, writing = ends.pipes.open(close_others)
+    others = ends.open(2)
+    for each in (writing, *ends.writing):
+        os.write(each, b"some")
+    if closing:
+        ends.pipes.close(first)
+    await ends.until(lambda: ends.taken == [b"some", b"some"])
+    ends.open()
+    os.write(ends.writing[-1], b"later")
+    await ends.until(lambda: ends.taken[-1])
+
+
 async def test_reading_pauses_while_the_queue_is_full(ends: Ends) -> None:
     ends.full = True
     ends.open()

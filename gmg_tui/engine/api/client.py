@@ -149,7 +149,7 @@ class Client:
                 return await observer.stacks(slot)
             case protocol.ReadLog(path=path, offset=offset) if self._agent is not None:
                 return await self._agent.logs.read(path, offset)
-        return None
+        raise GmgError("only a node's agent can be asked for this", 1)
 
     def _run_command(self, request_id: int, command: Command) -> None:
         try:

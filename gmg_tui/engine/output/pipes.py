@@ -110,7 +110,9 @@ class Pipes:
         turns = {file: turn for turn, file in enumerate(self._unread)}
         ready.sort(key=lambda file: turns.get(file, len(turns)))
         while ready and loop.time() < now + _MAX_ROUND_S:
-            pipe = self._pipes[ready.pop(0)]
+            pipe = self._pipes.get(ready.pop(0))
+            if pipe is None:  # closed by the callback of another one
+                continue
             size = self._read(pipe)
             if size == _CHUNK_BYTES:
                 pause_s = 0.0  # there is more
@@ -147,7 +149,8 @@ class Pipes:
         Pipes that became ready first are read first, so that a script's two streams keep their order.
         """
         for file, _ in self._epoll.poll(0):
-            self._read(self._pipes[file])
+            if (ready := self._pipes.get(file)) is not None:
+                self._read(ready)
         for _ in range(_MAX_CLOSING_CHUNKS):
             if self._pipes.get(pipe.file) is not pipe or not self._read(pipe):
                 break

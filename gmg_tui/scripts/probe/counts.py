@@ -85,8 +85,8 @@ class _Counter:
         """True once a probe with this layout has written the file."""
         return self.words["magic"] == probe.MAGIC
 
-    def read(self, now: float) -> None:
-        """Reads the file at `now`, monotonic seconds; ignores content that the probe cannot have written."""
+    def read(self) -> None:
+        """Reads the file; ignores content that the probe cannot have written."""
         for _ in range(MAX_READS):
             before, self.words = self.words, self._read()
             if before["steps"] == self.words["steps"]:  # no step was being written
@@ -248,7 +248,7 @@ class Counts:
         if len(self._counters) < MAX_PROCESSES:
             self._open_new_files(self._locked.descriptor)
         for counter in self._counters.values():
-            counter.read(now)
+            counter.read()
         valid = [counter for counter in self._counters.values() if counter.valid]
         if valid:
             self._sum_up(valid, now)
