@@ -16,6 +16,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
+from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any, NoReturn
 
@@ -117,18 +118,19 @@ def _forward_streams(ray: Any, node: dict[str, Any], *, cpu: bool) -> NoReturn:
 
 
 def find_own_cluster() -> str:
-    """Returns the address of the newest Ray cluster started by this user or root on this machine.
+    """Returns the address of the newest Ray cluster that this user has started on this machine.
 
     Raises `ConnectionError` if there is none. Ray would use any user's cluster, whose pickled answers could run code here.
+    Another user can run any set-user-ID program under the name of `raylet`, so the executable must be one.
     """
     found = list[tuple[int, str]]()
     for proc in processes.scan().by_pid.values():
         with suppress(OSError, psutil.Error):  # it has ended
             words = processes.command_line(proc.pid).split()
             addresses = [word.removeprefix(_CLUSTER_OPTION) for word in words if word.startswith(_CLUSTER_OPTION)]
-            if addresses and words[0].rpartition("/")[2] == "raylet":
-                users = {*psutil.Process(proc.pid).uids()}  # another user's set-user-ID program has both
-                found += [(proc.started_ticks, addresses[0])] if users <= {os.getuid(), 0} else []
+            process = psutil.Process(proc.pid)
+            if addresses and {*process.uids()} == {os.getuid()} and Path(process.exe()).name == "raylet":
+                found.append((proc.started_ticks, addresses[0]))
     if not found:
         raise ConnectionError
     return max(found)[1]
@@ -163,7 +165,7 @@ def main() -> None:
     except Exception as problem:  # Ray raises many types
         reason = str(problem).strip().partition("\n")[0]
         if address == "auto" and isinstance(problem, ConnectionError):  # Ray suggests an option of its own commands
-            reason = "neither you nor root is running Ray on this machine; name the cluster: --nodes ray:ADDRESS"
+            reason = "you are not running Ray on this machine; name the cluster: --nodes ray:ADDRESS"
         answer = {"error": reason if address == "auto" else f"no cluster at {address}: {reason}"}
     print(f"{AGENT_MARK}{json.dumps(answer)}", flush=True)
     os._exit(0)

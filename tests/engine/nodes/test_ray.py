@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -157,15 +158,31 @@ async def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytes
         await Ray("").list_nodes()
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
-def test_another_users_cluster_is_not_joined() -> None:
-    def raylet(port: int, user: int | None) -> subprocess.Popen[bytes]:
-        words = ("/x/raylet", "-c", "read line", "sh", f"--gcs-address=127.0.0.1:{port}")
-        return subprocess.Popen(words, executable="/bin/sh", stdin=subprocess.PIPE, user=user)
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that other users can enter, unlike pytest's."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
 
-    with raylet(1, None) as ours, raylet(2, 65534) as theirs:
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+def test_only_ones_own_cluster_is_joined(open_folder: Path) -> None:
+    """Another user can run a set-user-ID program of root as `raylet`, and stop it once all its user IDs are root's."""
+    raylet_path = str(shutil.copy("/bin/sh", open_folder / "raylet"))
+
+    def raylet(port: int, path: str, user: int | None) -> subprocess.Popen[bytes]:
+        words = ("/x/raylet", "-c", "read line", "sh", f"--gcs-address=127.0.0.1:{port}")
+        return subprocess.Popen(words, executable=path, stdin=subprocess.PIPE, user=user)
+
+    with (
+        raylet(1, raylet_path, None) as ours,
+        raylet(2, raylet_path, 65534) as theirs,
+        raylet(3, "/bin/sh", None) as disguised,
+    ):
         assert find_own_cluster() == "127.0.0.1:1"
         ours.communicate()
         with suppress(ConnectionError):  # there is none, or the other tests' cluster
-            assert find_own_cluster() != "127.0.0.1:2"
+            assert find_own_cluster() not in {"127.0.0.1:2", "127.0.0.1:3"}
         theirs.communicate()
+        disguised.communicate()
