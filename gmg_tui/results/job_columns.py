@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial, reduce
-from itertools import islice
+from itertools import chain, islice, zip_longest
 from typing import Any
 
 import msgspec
@@ -98,13 +98,21 @@ def _result(job: JobRecord, name: str) -> Any:
 
 
 def result_names(jobs: Iterable[JobRecord]) -> list[str]:
-    """Returns the names of the jobs' metrics and results, in order of appearance, at most `MAX_NAMES`.
+    """Returns the names of the jobs' metrics and results, in order of appearance, without results that no cell can hold.
 
-    Omits results that no cell can hold.
+    Of more than `MAX_NAMES`, as a node that is not trusted may report, each job keeps its first ones.
     """
-    sources = (source for job in jobs for source in (job.last.numbers, job.result or {}))
-    names = dict.fromkeys(name for source in sources for name, value in source.items() if as_cell(value) is not None)
-    return list(islice(names, MAX_NAMES))
+    names_by_job = [[name for name, value in _reported(job) if as_cell(value) is not None] for job in jobs]
+    names = dict.fromkeys(chain.from_iterable(names_by_job))
+    if len(names) <= MAX_NAMES:
+        return list(names)
+    in_turn = dict.fromkeys(name for turn in zip_longest(*names_by_job) for name in turn if name is not None)
+    kept = set(islice(in_turn, MAX_NAMES))
+    return [name for name in names if name in kept]
+
+
+def _reported(job: JobRecord) -> Iterable[tuple[str, Any]]:
+    return chain(job.last.numbers.items(), (job.result or {}).items())
 
 
 def _create_columns(

@@ -10,11 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from gmg_tui.model import Fps, Gpu, GpuSample, Slot, Snapshot, Worker, WorkerState, fps_per_watt, total_fps, units
+from gmg_tui.model import (
+    Fps,
+    Gpu,
+    GpuSample,
+    JobRecord,
+    Slot,
+    Snapshot,
+    Worker,
+    WorkerState,
+    fps_per_watt,
+    total_fps,
+    units,
+)
+from gmg_tui.model.jobs import MAX_NAMES
 from gmg_tui.model.text import MAX_LINE_BYTES, clean, escape_json, safe
 from gmg_tui.results import column as columns
 from gmg_tui.results import table as tables
 from gmg_tui.results.column import Column
+from gmg_tui.results.job_columns import result_names
 from tests.workers import alerts, changed, session_of, worker_of
 
 
@@ -84,6 +98,16 @@ def test_csv_has_no_formulas_unless_it_is_raw(text: str, in_csv: str) -> None:
     column = [Column[str](text, lambda row: row)]
     assert b"".join(columns.as_csv(column, [text])).decode() == f"{in_csv}\n{in_csv}\n"
     assert b"".join(columns.as_csv(column, [text], raw=True)).decode() == f"{text}\n{text}\n"
+
+
+def test_one_job_with_many_results_hides_none_of_the_others() -> None:
+    many = JobRecord(1, "a", result={f"z{number}": 1.0 for number in range(MAX_NAMES)})
+    others = [JobRecord(number, "b", result={"loss": 0.1, f"of job {number}": 1.0}) for number in (2, 3)]
+    names = result_names([many, *others])
+    assert {"loss", "of job 2", "of job 3"} < set(names)
+    assert names[:2] == ["z0", "z1"]
+    assert len(names) == MAX_NAMES
+    assert result_names(others) == ["loss", "of job 2", "of job 3"]
 
 
 def test_a_heading_is_harmless() -> None:
