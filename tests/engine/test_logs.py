@@ -234,16 +234,18 @@ async def test_the_size_limit_of_a_log_covers_all_attempts() -> None:
         assert tail.endswith(b"line 99999 of the flood\n")
 
 
-def test_the_engines_own_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_engines_own_log_is_bounded_and_harmless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "engine.log"
     with file.open("wb") as stream:
         monkeypatch.setattr(module, "_STDERR", stream.fileno())
         monkeypatch.setattr(module, "MAX_RECORDS_BYTES", 100 << 10)
         writer = LogWriter()
         handler = module.LogHandler(writer)
+        handler.handle(logging.makeLogRecord({"msg": "2 workers write /x\x1b]52;c;bHM=\x07"}))  # a file of a script
         for _ in range(100):  # as from a node whose agent answers with long errors
             handler.handle(logging.makeLogRecord({"msg": "x" * (1 << 20)}))
         writer.close()
-    first, *_, last = file.read_text().splitlines()
+    harmless, first, *_, last = file.read_text().splitlines()
+    assert harmless == "2 workers write /x"
     assert (len(first), last) == (module.MAX_RECORD_BYTES, "this log is full: nothing more will be written")
     assert file.stat().st_size < 120 << 10

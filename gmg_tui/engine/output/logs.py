@@ -20,6 +20,7 @@ from gmg_tui.engine.clock import any_of
 from gmg_tui.machine import files
 from gmg_tui.machine.folders import check_own, make_private
 from gmg_tui.model import units
+from gmg_tui.model.text import safe
 
 _log = logging.getLogger(__name__)
 
@@ -252,7 +253,7 @@ class LogHandler(logging.Handler):
         """Writes one record."""
         if self._remaining_bytes <= 0:
             return
-        data = self.format(record).encode(errors="backslashreplace")[:MAX_RECORD_BYTES] + b"\n"
+        data = safe(self.format(record)).encode(errors="backslashreplace")[:MAX_RECORD_BYTES] + b"\n"
         self._remaining_bytes -= len(data)
         if self._remaining_bytes <= 0:
             data += b"this log is full: nothing more will be written\n"

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from gmg_tui.machine.files import lock_trouble
-from gmg_tui.machine.folders import check_own
+from gmg_tui.machine.folders import check_own, distrust
 from gmg_tui.model import Attempt, Curve, JobRecord, Snapshot
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import encode_lossy
@@ -221,8 +221,7 @@ def open_for_reading(path: Path, within_s: float | None = None) -> sqlite3.Conne
     """
     if not path.exists():
         raise StoreError(f"{path}: there is no store; it was removed, or the session had none")
-    # Opened for writing, to roll back a killed engine's unfinished transaction.
-    db = _connect(path, _LOCK_TIMEOUT_S if within_s is None else within_s)
+    db = _connect(path, _LOCK_TIMEOUT_S if within_s is None else within_s, own=distrust(path.parent) is None)
     try:
         if within_s is not None:
             deadline = time.monotonic() + within_s
@@ -254,11 +253,15 @@ def check_files(path: Path) -> None:
             raise StoreError(f"{journal}: not a session's journal: it names another journal")
 
 
-def _connect(path: Path, timeout_s: float = _LOCK_TIMEOUT_S) -> sqlite3.Connection:
-    """Connects to an existing store; on disks without record locks, the folder `store.sqlite.lock` is the lock."""
+def _connect(path: Path, timeout_s: float = _LOCK_TIMEOUT_S, *, own: bool = True) -> sqlite3.Connection:
+    """Connects to an existing store; on disks without record locks, the folder `store.sqlite.lock` is the lock.
+
+    If its folder is not this user's `own`, another user could replace its journal at any moment, so SQLite must ignore it.
+    """
     check_files(path)
-    options = "mode=rw"
-    if lock_trouble(path.parent, fcntl.lockf) is not None:  # as SQLite locks
+    # Open one's own for writing, even to read: a killed engine's unfinished transaction must be rolled back.
+    options = "mode=rw" if own else "mode=ro&immutable=1"
+    if own and lock_trouble(path.parent, fcntl.lockf) is not None:  # as SQLite locks
         options += "&vfs=unix-dotfile"
         lock = path.with_name(f"{path.name}.lock")
         with suppress(OSError):

@@ -145,7 +145,9 @@ def test_a_file_of_the_store_that_a_script_has_replaced_by_a_pipe_is_refused(nam
         create(path, ())
 
 
-def test_the_journal_of_a_session_given_by_another_user_removes_no_file(tmp_path: Path) -> None:
+def test_the_journal_of_a_session_given_by_another_user_removes_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """SQLite rolls a killed process's transaction back, then removes the journal of several stores that it names."""
     path, precious = tmp_path / STORE, tmp_path / "thesis.tex"
     create(path, ())
@@ -156,6 +158,10 @@ def test_the_journal_of_a_session_given_by_another_user_removes_no_file(tmp_path
     (tmp_path / f"{STORE}-journal").write_bytes(header.ljust(512, b"\0") + named)
     with pytest.raises(StoreError, match="it names another"), open_store(path):
         pass
+    monkeypatch.setattr(database, "check_files", lambda path: None)  # as if the other user replaced it right after
+    tmp_path.chmod(0o777)
+    with open_store(path) as stored:
+        assert stored.jobs == []
     assert precious.exists()
 
 
