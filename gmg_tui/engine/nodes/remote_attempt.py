@@ -17,7 +17,7 @@ from gmg_tui.engine import clock
 from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, StopCause, outcome_without_process
 from gmg_tui.engine.attempts.failure import preparation_failure
 from gmg_tui.engine.nodes.states import Assignment, AttemptReport, decode_curves, decode_result, sanitize
-from gmg_tui.model import NO_ATTEMPT, Curve, Details, HotSpot, Sign, SpeedFacts, Stacks, WorkerState
+from gmg_tui.model import NO_ATTEMPT, Alert, Curve, Details, HotSpot, Sign, SpeedFacts, Stacks, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import torchrun
 from gmg_tui.scripts.checkpoints import MAX_CHECKPOINTS
@@ -194,16 +194,17 @@ class RemoteAttempt:
                 given=self.task.given,
                 env=self.task.given_env,
                 checkpoints=(*known, *saved[-MAX_CHECKPOINTS // 2 :]),
-                alerts=tuple(
-                    structs.replace(alert, since=max(alert.since, self._assigned_at)) for alert in newest.alerts
-                ),
+                alerts=self._correct_alerts(newest.alerts),
             )
         else:
             newest = NO_ATTEMPT
         peak_mib, gpu = newest.memory_peak_mib, self.slot.gpu
         if peak_mib is not None and gpu is not None and peak_mib > (gpu.memory_total_mib or peak_mib):
             newest = structs.replace(newest, memory_peak_mib=None)
-        return structs.replace(view, slot=self.slot.name, newest=newest)
+        return structs.replace(view, slot=self.slot.name, newest=newest, alerts=self._correct_alerts(view.alerts))
+
+    def _correct_alerts(self, alerts: tuple[Alert, ...]) -> tuple[Alert, ...]:
+        return tuple(structs.replace(alert, since=max(alert.since, self._assigned_at)) for alert in alerts)
 
     def _displayed(self) -> tuple[object, ...]:
         """Returns the displayed state; any change to it is shown at once."""

@@ -170,8 +170,11 @@ async def test_a_node_can_make_no_checkpoint_of_another_forgotten(invented: int)
     lies = tuple(Checkpoint(f"/lie/{number}.pt", time.time() + number) for number in range(invented))
     async with _attempt(Task((), {}, 0, 1, checkpoints=known)) as (attempt, _):
         nan = Alert("nan", Severity.ERROR, "loss is NaN", 1.0)
-        attempt.apply_report(_report(attempt, number=1, checkpoints=lies, alerts=(nan,)))
+        report = _report(attempt, number=1, checkpoints=lies, alerts=(nan,))
+        attempt.apply_report(structs.replace(report, view=structs.replace(report.view, alerts=(nan,))))
         record = attempt.record()
+        (sign,) = attempt.facts(attempt._report.view, time.monotonic()).signs
+        assert sign.since > known[-1].saved
         assert record.checkpoints[:3] == known
         assert set(known) <= set(before_nan(structs.replace(record, started=0.0)))
         assert len(record.checkpoints) <= MAX_CHECKPOINTS
