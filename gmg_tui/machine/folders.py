@@ -205,7 +205,12 @@ def make_locked(parent: Path, prefix: str) -> LockedFolder:
 
 
 def remove_abandoned(parent: Path, prefix: str, is_wanted: Callable[[str, int], bool] | None = None) -> None:
-    """Removes this user's unlocked folders in `parent` with this prefix, unless `is_wanted(name, descriptor)`."""
+    """Removes this user's unlocked private folders in `parent` with this prefix, unless `is_wanted(name, descriptor)`.
+
+    Others can neither move a private folder here nor rename one, except in a `parent` that is not safe to share.
+    """
+    if distrust(parent, shared=True) is not None:
+        return
     with suppress(OSError), os.scandir(parent) as entries:
         for entry in islice(entries, _MAX_LISTED_ENTRIES):
             if not entry.name.startswith(prefix) or entry.stat(follow_symlinks=False).st_uid != os.getuid():
@@ -218,13 +223,14 @@ def remove_abandoned(parent: Path, prefix: str, is_wanted: Callable[[str, int], 
 
 
 def _lock(path: Path) -> LockedFolder | None:
-    """Locks a folder of this user. Returns None if another user's, or if another process locked or removed it."""
+    """Locks a private folder of this user. Returns None if it is not one, or another process locked or removed it."""
     with ExitStack() as stack, suppress(OSError):
         descriptor = os.open(path, _FOLDER_FLAGS)
         stack.callback(os.close, descriptor)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         status = os.fstat(descriptor)
-        if status.st_uid == os.getuid() and os.path.samestat(status, path.lstat()):
+        is_private = status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) == 0o700
+        if is_private and os.path.samestat(status, path.lstat()):
             stack.pop_all()
             return LockedFolder(path, descriptor)
     return None

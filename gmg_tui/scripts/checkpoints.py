@@ -48,6 +48,8 @@ class Trust(NamedTuple):
             return f"belongs to {user_name(status.st_uid)}"
         if not os.path.samestat(target, status):
             return "is being replaced"
+        if status.st_mode & stat.S_IWOTH:
+            return "can be changed by all users"
         groups = {os.getegid(), *os.getgroups()}
         trusted = {owner for _, owner in owners(*self.runs)}
         trusted |= {parent.st_uid for _, parent, _ in parents if _is_shared(parent) and parent.st_gid in groups}

@@ -299,6 +299,14 @@ def test_a_file_that_was_there_before_is_no_checkpoint_unless_it_is_the_one_that
     assert not _reason((structs.replace(checkpoint, saved=written.st_mtime + 60.0),)), "clocks differ"
 
 
+def test_a_file_that_all_users_can_change_is_not_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    path.write_bytes(b"state")
+    for mode, reason in ((0o666, "can be changed by all users"), (0o664, ""), (0o644, "")):
+        path.chmod(mode)
+        assert _reason((Checkpoint(str(path), 1.0),)) == reason
+
+
 def test_a_pipe_is_not_opened_to_see_whether_it_is_a_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)

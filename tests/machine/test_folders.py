@@ -76,12 +76,25 @@ def test_only_folders_of_ended_processes_are_removed(shared: Path) -> None:
     killed = subprocess.run(["mktemp", "-d", shared / "x-XXXXXX"], capture_output=True, text=True, check=True)
     Path(killed.stdout.strip(), "file").touch()
     _deep(shared / "x-deep")
+    (shared / "x-deep").chmod(0o700)
     os.mkfifo(shared / "x-fifo")
     (shared / "x-link").symlink_to("/")
     remove_abandoned(shared, "x-")
     assert {path.name for path in shared.iterdir()} == {ours.path.name, "x-fifo", "x-link"}
     ours.remove(10)
     assert not ours.path.exists()
+
+
+@pytest.mark.parametrize(("mode", "parent_mode"), [(0o775, 0o1777), (0o700, 0o777)])
+def test_a_folder_that_another_user_could_have_moved_is_not_removed(shared: Path, mode: int, parent_mode: int) -> None:
+    """One's own results, in a folder of a group or without the sticky bit, under a name of gmg-tui's."""
+    moved = shared / "x-moved"
+    moved.mkdir()
+    (moved / "model.pt").touch()
+    moved.chmod(mode)
+    shared.chmod(parent_mode)
+    remove_abandoned(shared, "x-")
+    assert (moved / "model.pt").exists()
 
 
 def test_a_folder_that_cannot_be_locked_is_not_left_behind(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:

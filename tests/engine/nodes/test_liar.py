@@ -174,10 +174,25 @@ async def test_a_node_can_make_no_checkpoint_of_another_forgotten(invented: int)
         attempt.apply_report(structs.replace(report, view=structs.replace(report.view, alerts=(nan,))))
         record = attempt.record()
         (sign,) = attempt.facts(attempt._report.view, time.monotonic()).signs
-        assert sign.since > known[-1].saved
+        assert (sign.since or 0.0) > known[-1].saved
         assert record.checkpoints[:3] == known
         assert set(known) <= set(before_nan(structs.replace(record, started=0.0)))
         assert len(record.checkpoints) <= MAX_CHECKPOINTS
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_a_node_that_is_lost_after_a_nan_condemns_no_checkpoint_of_another(lost: bool) -> None:
+    known = tuple(Checkpoint(f"/runs/{number}.pt", float(number)) for number in range(1, 4))
+    async with _attempt(Task((), {}, 0, 1, checkpoints=known, job=1)) as (attempt, running):
+        outcome = None if lost else Outcome(Failure(FailureKind.UNKNOWN, "", ""))
+        began = {"number": 1, "pid": 1, "started": time.time()}
+        attempt.apply_report(_report(attempt, outcome, **began, continued_from=known[-1].path))
+        attempt.on_node_lost("n1 is lost")
+        await running
+        attempt.end = WorkerState.FAILED, None
+        nan = Alert("nan", Severity.ERROR, "loss is NaN", time.time())
+        usable = before_nan(structs.replace(attempt.record(), alerts=(nan,)))
+        assert usable == (known if lost else known[:-1])
 
 
 async def test_an_attempt_is_no_longer_healthy_or_unready_than_its_engine_saw() -> None:
