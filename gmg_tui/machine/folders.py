@@ -21,7 +21,7 @@ from typing import NamedTuple
 from gmg_tui.machine.files import components, write_atomic
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_OVERFLOW_ID = 65534
+OVERFLOW_ID = 65534
 """The apparent owner of unmapped users' files in a user namespace, such as root's in Apptainer (user_namespaces(7))."""
 _MAX_LISTED_ENTRIES = 10_000
 """Maximum entries to read in a shared folder, and in any folder per pass."""
@@ -149,11 +149,17 @@ def _distrust(status: os.stat_result, administrators: tuple[int, ...], *, own: b
 
 
 @cache
-def _administrators() -> tuple[int, ...]:
-    """Returns the user IDs that may be root's: in a user namespace, root itself may be unmapped."""
+def unmapped_id() -> int | None:
+    """Returns the user ID shown for all users unknown in this user namespace, such as root; None if all are known."""
     maps = (map(int, line.split()) for line in Path("/proc/self/uid_map").read_text("ascii").splitlines())
-    has_nobody = any(first <= _OVERFLOW_ID < first + count for first, _, count in maps)
-    return (0,) if has_nobody else (0, _OVERFLOW_ID)
+    has_nobody = any(first <= OVERFLOW_ID < first + count for first, _, count in maps)
+    return None if has_nobody else OVERFLOW_ID
+
+
+def _administrators() -> tuple[int, ...]:
+    """Returns the user IDs that may be root's."""
+    unmapped = unmapped_id()
+    return (0,) if unmapped is None else (0, unmapped)
 
 
 def _is_own_group(gid: int) -> bool:

@@ -2,13 +2,16 @@
 
 import math
 from collections.abc import Iterable
-from typing import Literal
+from itertools import islice
+from typing import Literal, Self
 
+import msgspec
 from msgspec import Struct, structs
 
 from gmg_tui.model.alert import Alert
 from gmg_tui.model.speed import Verdict
 from gmg_tui.model.states import Moment, WorkerState
+from gmg_tui.model.text import encode_lossy
 
 CountSource = Literal["probe", "printed"]
 
@@ -73,6 +76,10 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True):
     """The last reported progress when it was saved, such as `iteration 1,200`."""
     is_export: bool = False
     """True for a file that scripts usually cannot resume from, such as a compiled policy."""
+
+
+_MAX_BRIEF_BYTES, _MAX_BRIEF_CHARS, _MAX_BRIEF_METRICS = 8 << 10, 200, 32
+"""Maximum size of an attempt that is kept with all details; limits on the texts and metrics of larger ones."""
 
 
 class Attempt(Struct, frozen=True, omit_defaults=True):
@@ -144,6 +151,29 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     def checkpoint(self) -> Checkpoint | None:
         """The newest of the checkpoints."""
         return self.checkpoints[-1] if self.checkpoints else None
+
+    def brief(self) -> Self:
+        """Returns the attempt to keep in memory after others: with its newest checkpoint only, and few details if it is large.
+
+        A node that is not trusted may report any number of large ones.
+        """
+        kept = structs.replace(self, checkpoints=self.checkpoints[-1:])
+        if len(encode_lossy(msgspec.msgpack.encode, kept)) <= _MAX_BRIEF_BYTES:
+            return kept
+        return structs.replace(
+            kept,
+            args=self.given,
+            reason=self.reason and self.reason[:_MAX_BRIEF_CHARS],
+            metrics={
+                name: self.metrics[name]
+                for name in islice(self.metrics, _MAX_BRIEF_METRICS)
+                if len(name) <= _MAX_BRIEF_CHARS
+            },
+            simulator={},
+            checkpoints=(),
+            alerts=(),
+            verdict=None,
+        )
 
     def elapsed_s(self, now: float) -> float:
         """Returns the seconds from its start to its end, or to `now` (Unix time)."""

@@ -110,7 +110,7 @@ class TriedArguments:
     def add(self, slot: str, attempt: Attempt) -> None:
         """Adds an ended attempt."""
         key = arguments_of(attempt)
-        self._sets[key] = [*self._sets.pop(key, ()), (slot, attempt)][-_MAX_SET_ATTEMPTS:]
+        self._sets[key] = [*self._sets.pop(key, ()), (slot, attempt.brief())][-_MAX_SET_ATTEMPTS:]
         if len(self._sets) > MAX_SETS:
             older = list(self._sets)[: MAX_SETS // 2]
             rates = {key: mean(comparable_rate(attempt) for _, attempt in self._sets[key]) for key in older}

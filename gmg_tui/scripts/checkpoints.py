@@ -14,13 +14,12 @@ from typing import NamedTuple
 from msgspec import structs
 
 from gmg_tui.machine.files import components
-from gmg_tui.machine.folders import owners, user_name
+from gmg_tui.machine.folders import OVERFLOW_ID, owners, unmapped_id, user_name
 from gmg_tui.model import Attempt, Checkpoint
 from gmg_tui.model.worker import MAX_JOB_CHECKPOINTS
 
 MAX_CHECKPOINTS = 20
 """Maximum checkpoints to keep per attempt, the newest, unless it began with more."""
-_NOBODY_UID = 65534
 MAX_ENTRIES = 10_000
 """Folder entries to search for a renamed file."""
 _MAX_SKEW_S = 600.0
@@ -53,11 +52,16 @@ class Trust(NamedTuple):
         groups = {os.getegid(), *os.getgroups()}
         trusted = {owner for _, owner in owners(*self.runs)}
         trusted |= {parent.st_uid for _, parent, _ in parents if _is_shared(parent) and parent.st_gid in groups}
+        trusted -= {unmapped := unmapped_id()}
+        is_world_writable = False
         for folder, parent, _ in parents:
             is_link = stat.S_ISLNK(parent.st_mode)
-            if not _is_own(parent) and (is_link or parent.st_uid not in trusted):
+            # Inside a world-writable folder, an unmapped owner may be anyone; elsewhere it is root.
+            is_own = _is_own(parent) or (parent.st_uid == unmapped and not is_world_writable)
+            if not is_own and (is_link or parent.st_uid not in trusted):
                 return f"could be replaced: {folder} belongs to {user_name(parent.st_uid)}"
-            if not is_link and parent.st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
+            is_world_writable = not is_link and bool(parent.st_mode & stat.S_IWOTH)
+            if is_world_writable and not parent.st_mode & stat.S_ISVTX:
                 return f"could be replaced: {folder} can be changed by all users"
             if self.marks and all(_is_own_entry(folder / mark) for mark in self.marks):
                 return f"is in a session's folder, {folder}, where no script saves"
@@ -157,7 +161,7 @@ def _is_own_entry(path: Path) -> bool:
 def _is_own(status: os.stat_result) -> bool:
     """True for a file of this user or root. Root's may belong to nobody on a network disk (root_squash, exports(5))."""
     user = os.geteuid()
-    return status.st_uid in (user, 0) or (user == 0 and status.st_uid == _NOBODY_UID)
+    return status.st_uid in (user, 0) or (user == 0 and status.st_uid == OVERFLOW_ID and unmapped_id() is None)
 
 
 def _is_shared(status: os.stat_result) -> bool:

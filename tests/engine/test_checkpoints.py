@@ -353,6 +353,27 @@ def test_who_owns_a_folder_on_the_way_could_replace_a_checkpoint(tmp_path: Path)
     assert not _reason(checkpoints, Trust((str(folder / "train.py"),)))
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+def test_in_a_user_namespace_only_root_is_trusted_of_the_users_unknown_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a rootless container, the files of root and of all other users seem to be nobody's."""
+    monkeypatch.setattr("gmg_tui.scripts.checkpoints.unmapped_id", lambda: 65534)
+    folder = tmp_path / "runs" / "mine"
+    folder.mkdir(parents=True)
+    saved = folder / "model_2.pt"
+    saved.write_bytes(b"state")
+    checkpoints, run = (Checkpoint(str(saved), 1.0),), Trust((str(tmp_path / "runs" / "train.py"),))
+    os.chown(folder.parent, 65534, -1)
+    for trust in (Trust(), run):
+        assert not _reason(checkpoints, trust)
+        tmp_path.chmod(0o1777)
+        assert _reason(checkpoints, trust) == f"could be replaced: {folder.parent} belongs to nobody"
+        tmp_path.chmod(0o755)
+    os.chown(saved, 65534, -1)
+    assert _reason(checkpoints, run) == "belongs to nobody"
+
+
 def test_nothing_continues_from_a_log_even_in_a_copy_of_its_session(tmp_path: Path) -> None:
     """On the session's machine, a node chooses the bytes of its workers' logs, and may report them as checkpoints."""
     log = tmp_path / "backup" / "sim-1" / "logs" / "n1" / "gpu0.log"

@@ -241,11 +241,14 @@ def test_the_engines_own_log_is_bounded_and_harmless(tmp_path: Path, monkeypatch
         monkeypatch.setattr(module, "MAX_RECORDS_BYTES", 100 << 10)
         writer = LogWriter()
         handler = module.LogHandler(writer)
-        handler.handle(logging.makeLogRecord({"msg": "2 workers write /x\x1b]52;c;bHM=\x07"}))  # a file of a script
+        handler.handle(logging.makeLogRecord({"msg": "2 workers write %s", "args": ("/x\x1b]52;c;bHM=\x07\n12:00",)}))
         for _ in range(100):  # as from a node whose agent answers with long errors
-            handler.handle(logging.makeLogRecord({"msg": "x" * (1 << 20)}))
+            handler.handle(logging.makeLogRecord({"msg": "fails", "exc_text": "x" * (1 << 20)}))
         writer.close()
-    harmless, first, *_, last = file.read_text().splitlines()
-    assert harmless == "2 workers write /x"
-    assert (len(first), last) == (module.MAX_RECORD_BYTES, "this log is full: nothing more will be written")
+    harmless, message, trace, *_, last = file.read_text().splitlines()
+    assert harmless == "2 workers write /x·12:00", "a script chose the file's name"
+    assert (len(message) + 1 + len(trace), last) == (
+        module.MAX_RECORD_BYTES,
+        "this log is full: nothing more will be written",
+    )
     assert file.stat().st_size < 120 << 10

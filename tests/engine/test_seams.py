@@ -301,6 +301,8 @@ def test_the_pauses_of_a_slot_that_is_never_ready_double_until_a_job_ends_there(
     board = SlotBoard({"cpu0": engine_slot}, JobQueue([JobRecord(1, "job-1")]))
     first, *more = [board.pause("cpu0", "no answer") for _ in range(12)]
     assert more == [min(first * 2**n, 300.0) for n in range(1, 12)]
+    assert board.pause("cpu0", "its node was lost", was_healthy=True) == first
+    assert board.pause("cpu0", "its node was lost") == 2 * first
     board.judge(engine_slot, MagicMock(state=WorkerState.STOPPED))
     assert board.pause("cpu0", "no answer") == first
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import random
 import signal
+import time
 
 import pytest
 
@@ -168,6 +170,22 @@ async def test_restarts_are_limited_until_an_attempt_was_healthy_or_the_user_res
     policy.request()
     await policy.wait_until_due()
     assert [_follows(policy) for _ in range(3)] == [True, True, False]
+
+
+async def test_attempts_lost_with_their_node_are_no_restarts_but_follow_ever_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A node may lose its agent again and again."""
+    monkeypatch.setattr(random, "uniform", lambda *_: 1.0)
+    policy = RestartPolicy(spec_for(restart=RestartMode.FAILURE, max_restarts=1))
+    await policy.wait_until_due()
+    pauses_s = []
+    for running_s in (1.0, 1.0, 1.0, HEALTHY_S, 1.0):
+        policy.schedule_lost(running_s=running_s)
+        pauses_s.append(round((policy.due_at or 0.0) - time.monotonic()))
+        policy.cancel_backoff()
+    assert pauses_s == [2, 4, 8, 2, 4]
+    assert _follows(policy)
 
 
 async def test_after_a_stop_only_the_user_asks_for_another_attempt() -> None:

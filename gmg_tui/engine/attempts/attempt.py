@@ -86,7 +86,7 @@ class Outcome(NamedTuple):
     final: bool = False
     """True if no other attempt can follow: its node is gone."""
     retry: bool = False
-    """True if the next attempt starts at once, not counted as a restart, because the node's agent was replaced."""
+    """True if another attempt follows, not counted as a restart, because the node's agent was replaced."""
 
     @property
     def by_user(self) -> bool:

@@ -145,9 +145,10 @@ def main() -> None:
     try:
         import ray  # only this process loads it
 
-        is_given = address != "auto" or os.environ.get("RAY_ADDRESS")
+        if address == "auto":
+            address = os.environ.get("RAY_ADDRESS") or "auto"
         ray.init(
-            address=address if is_given else find_own_cluster(),
+            address=find_own_cluster() if address == "auto" else address,
             log_to_driver=False,
             logging_level=logging.ERROR,
             namespace="gmg-tui",

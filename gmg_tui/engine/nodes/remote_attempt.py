@@ -121,8 +121,10 @@ class RemoteAttempt:
             if unready is not None:
                 self._finish(Outcome(failure, unprepared=True, unready=unready, final=final))
         elif stop is not None or is_job or is_rank or for_good or replaced:
-            retry = replaced and not (is_rank or is_job or stop)
-            outcome = Outcome(failure, unprepared=is_job, unready=unready, final=final, retry=retry)
+            retry, running_s = replaced and not (is_rank or is_job or stop), clock.now() - self._assigned_at
+            outcome = Outcome(
+                failure, unprepared=is_job, unready=unready, final=final, retry=retry, running_s=running_s
+            )
             if stop is not None:
                 outcome = outcome._replace(failure=None, cause=outcome_without_process(stop).cause)
             self._finish(outcome)

@@ -20,7 +20,7 @@ from gmg_tui.engine.clock import any_of
 from gmg_tui.machine import files
 from gmg_tui.machine.folders import check_own, make_private
 from gmg_tui.model import units
-from gmg_tui.model.text import safe
+from gmg_tui.model.text import one_line, safe
 
 _log = logging.getLogger(__name__)
 
@@ -253,6 +253,7 @@ class LogHandler(logging.Handler):
         """Writes one record."""
         if self._remaining_bytes <= 0:
             return
+        record.msg, record.args = one_line(record.getMessage()), None  # it may name a file of a script
         data = safe(self.format(record)).encode(errors="backslashreplace")[:MAX_RECORD_BYTES] + b"\n"
         self._remaining_bytes -= len(data)
         if self._remaining_bytes <= 0:

@@ -17,6 +17,7 @@ from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.packing import Packing
 from gmg_tui.engine.scheduling.scheduler import JobRun
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
+from gmg_tui.engine.workers.restart_policy import HEALTHY_S
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.gpu.free import FreeGpus
@@ -144,8 +145,8 @@ class QueueScheduler:
         lead, waiting = run.lead, WorkerState.WAITING
         unready = next((worker for worker in run.workers if worker.unready is not None), None)
         if unready is not None:
-            had_process = unready.attempt is not None and unready.attempt.pid is not None
-            pause_s = self.board.pause(unready.slot.name, unready.unready or "", had_process=had_process)
+            was_healthy = unready.outcome is not None and unready.outcome.running_s >= HEALTHY_S
+            pause_s = self.board.pause(unready.slot.name, unready.unready or "", was_healthy=was_healthy)
             asyncio.get_running_loop().call_later(pause_s, self._wake.set)
         is_open = self.source is None or not self.source.ended
         if unready is not None and is_open and not run.stopped:

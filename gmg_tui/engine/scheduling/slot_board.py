@@ -140,10 +140,13 @@ class SlotBoard:
             self._clear_suspicion(card)
             self._requeued = {job: other for job, other in self._requeued.items() if other is not card}
 
-    def pause(self, slot: str, reason: str, *, had_process: bool = False) -> float:
-        """Pauses all slots of a GPU that does not answer, or whose job lost its process. Returns the seconds."""
+    def pause(self, slot: str, reason: str, *, was_healthy: bool = False) -> float:
+        """Pauses all slots of a GPU that does not answer, or whose node was lost. Returns the seconds.
+
+        Each pause is longer than the one before, unless the job ran well until then.
+        """
         card = self._card(self.slots[slot])
-        longer_s = 0.0 if had_process else 2 * card.pause_s
+        longer_s = 0.0 if was_healthy else 2 * card.pause_s
         card.pause_s = min(max(_UNREADY_PAUSE_S, longer_s), _MAX_UNREADY_PAUSE_S)
         card.unready, card.paused_until = reason, time.monotonic() + card.pause_s
         return card.pause_s

@@ -30,6 +30,8 @@ class RestartPolicy:
         self._timer: asyncio.TimerHandle | None = None
         self._restarts = 0
         """Automatic restarts since the last healthy attempt."""
+        self._losses = 0
+        """Attempts lost with their nodes since the last healthy attempt."""
         self._is_stopped = False
         """True from a stop until the user's next request: no attempt follows."""
 
@@ -83,14 +85,30 @@ class RestartPolicy:
         """
         if running_s >= HEALTHY_S:
             self._restarts = 0
-        if self._due.is_set() or self._is_stopped:
-            return
         spec, kind = self._spec, failure.kind if failure is not None else None
-        if self._restarts < spec.max_restarts and wants_restart(spec.restart, kind, had_progress=had_progress):
-            delay_s = backoff_s(self._restarts)
-            self.due_at = time.monotonic() + delay_s
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._due.set)
+        is_allowed = self._restarts < spec.max_restarts
+        if (
+            is_allowed
+            and wants_restart(spec.restart, kind, had_progress=had_progress)
+            and self._back_off(self._restarts)
+        ):
             self._restarts += 1
+
+    def schedule_lost(self, *, running_s: float) -> None:
+        """Schedules another attempt after one that was lost with its node; it does not count as a restart."""
+        if running_s >= HEALTHY_S:
+            self._losses = 0
+        if self._back_off(self._losses):
+            self._losses += 1
+
+    def _back_off(self, restarts: int) -> bool:
+        """Schedules an attempt, unless one is due or the worker is stopped. Returns True if it did."""
+        if self._due.is_set() or self._is_stopped:
+            return False
+        delay_s = backoff_s(restarts)
+        self.due_at = time.monotonic() + delay_s
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._due.set)
+        return True
 
     def cancel_backoff(self) -> None:
         """Cancels the back-off, and the attempt due after it."""

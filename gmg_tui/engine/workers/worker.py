@@ -126,7 +126,7 @@ class Worker:
         if outcome.final:
             self.policy.cancel()
         elif outcome.retry:
-            self.policy.retry()
+            self.policy.schedule_lost(running_s=outcome.running_s)
         # A job that could not be prepared returns to its queue.
         elif not outcome.by_user and not (outcome.unprepared and self.task.job is not None):
             self.policy.schedule(outcome.failure, had_progress=outcome.had_progress, running_s=outcome.running_s)
@@ -191,7 +191,7 @@ class Worker:
     def on_prepared(self) -> None:
         """Handles the end of its attempt's preparation: the attempt fulfils all earlier requests."""
         if self.newest is not None:
-            self.past.append(self.attempt or self.newest.record())
+            self.past.append((self.attempt or self.newest.record()).brief())
         self.newest = self._attempt
         self._engine_slot.attach(self._attempt)
         if self.runs_attempt if self._group is None else self._group.all_run_attempt:

@@ -38,6 +38,8 @@ _THINNING: Final = ((3600.0, 10), (86_400.0, 60))
 """Ages, and the intervals to which older metrics are thinned; both in seconds."""
 MAX_THINNED_ROWS = 5000
 """Maximum rows that one call of `thin` reads for each interval."""
+MAX_ATTEMPTS, MAX_ATTEMPTS_WITH_CURVES = 200, 20
+"""Number of attempts kept of each process of a job, and of those kept with their metrics over time."""
 _MAXIMA: Final = ("memory_used_mib", "temperature_c")
 """Metrics reduced to their maximum; all others are averaged."""
 METRICS: Final = ("fps", "gpu_util_pct", "memory_used_mib", "power_w", "temperature_c", "sm_pct")
@@ -139,10 +141,19 @@ def encode(value: Any) -> str:
 
 
 def write(db: sqlite3.Connection, records: Iterable[Record]) -> None:
-    """Writes records in one transaction. A job without results keeps its stored ones."""
+    """Writes records in one transaction. A job without results keeps its stored ones.
+
+    Of each process of a job, only the newest attempts are kept: a faulty node may lose them again and again.
+    """
     with _transaction(db):
         for record in records:
             db.execute(*_statement(record))
+            if isinstance(record, JobAttempt | AttemptCurves):
+                job, number, rank = record.key
+                is_attempt = isinstance(record, JobAttempt)
+                table, kept = ("attempts", MAX_ATTEMPTS) if is_attempt else ("curves", MAX_ATTEMPTS_WITH_CURVES)
+                oldest = f"DELETE FROM {table} WHERE job = ? AND rank = ? AND number <= ?"  # noqa: S608 - a name of this module
+                db.execute(oldest, (job, rank, number - kept))
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from gmg_tui.engine.workers.restart_policy import HEALTHY_S
 from gmg_tui.model import (
     NO_ATTEMPT,
     Alert,
+    Attempt,
     Checkpoint,
     Curve,
     Fps,
@@ -193,6 +194,16 @@ async def test_a_node_that_is_lost_after_a_nan_condemns_no_checkpoint_of_another
         nan = Alert("nan", Severity.ERROR, "loss is NaN", time.time())
         usable = before_nan(structs.replace(attempt.record(), alerts=(nan,)))
         assert usable == (known if lost else known[:-1])
+
+
+def test_the_large_attempts_of_a_node_take_little_memory_once_others_follow() -> None:
+    saved = tuple(Checkpoint(f"/runs/{number}.pt", 1.0) for number in range(9))
+    attempt = Attempt(
+        1, given=("{n}",), args=("a",) * 40_000, metrics={"reward": 1.0, "x" * 999: 2.0}, checkpoints=saved
+    )
+    assert attempt.brief() == Attempt(1, given=("{n}",), args=("{n}",), metrics={"reward": 1.0})
+    small = structs.replace(attempt, args=("5",), metrics={"reward": 1.0})
+    assert small.brief() == structs.replace(small, checkpoints=saved[-1:])
 
 
 async def test_an_attempt_is_no_longer_healthy_or_unready_than_its_engine_saw() -> None:

@@ -20,10 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from gmg_tui.model import Attempt, JobRecord, Snapshot, WorkerState
+from gmg_tui.model import Attempt, Curve, JobRecord, Snapshot, WorkerState
 from gmg_tui.session import STORE
 from gmg_tui.session.store import database, writer
-from gmg_tui.session.store.database import JobAttempt, MetricsRow, Record, StoreError
+from gmg_tui.session.store.database import AttemptCurves, JobAttempt, MetricsRow, Record, StoreError
 from gmg_tui.session.store.reader import create, load_jobs, open_store
 from tests.disks import fill
 from tests.patience import eventually
@@ -172,6 +172,23 @@ def test_a_store_that_a_script_has_locked_keeps_no_scrape_waiting(tmp_path: Path
         db.execute("BEGIN EXCLUSIVE")
         with pytest.raises(StoreError, match="locked"), open_store(path, 0.1):
             pass
+
+
+def test_only_the_newest_attempts_of_each_process_are_kept(tmp_path: Path) -> None:
+    """A node that loses its agent again and again must not fill the disk."""
+    curves, count = {"reward": Curve((1.0,), (1,), (2.0,))}, database.MAX_ATTEMPTS + 5
+    attempts = [
+        JobAttempt(1, "cpu0", None, Attempt(number), None, rank) for number in range(1, count) for rank in (0, 1)
+    ]
+    create(tmp_path / STORE, ())
+    with contextlib.closing(database.open_for_writing(tmp_path / STORE)) as db:
+        database.write(db, [JobAttempt(2, "cpu0", None, Attempt(1)), *attempts])
+        database.write(db, [AttemptCurves(1, number, 0, "cpu0", curves) for number in range(1, count)])
+    with open_store(tmp_path / STORE) as stored:
+        numbers = [each.attempt.number for each in stored.attempts[1] if each.rank == 1]
+        assert numbers == [*range(5, count)]
+        assert len(stored.attempts[2]) == 1
+        assert len(stored.curves_of(1)) == database.MAX_ATTEMPTS_WITH_CURVES
 
 
 def test_many_metrics_are_thinned_evenly_and_states_are_changes(tmp_path: Path) -> None:
