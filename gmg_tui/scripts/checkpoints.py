@@ -7,7 +7,7 @@ import stat
 import zipfile
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,7 +51,12 @@ class Trust(NamedTuple):
             return "can be changed by all users"
         groups = {os.getegid(), *os.getgroups()}
         trusted = {owner for _, owner in owners(*self.runs)}
-        trusted |= {parent.st_uid for _, parent, _ in parents if _is_shared(parent) and parent.st_gid in groups}
+        shared = (
+            parent
+            for (_, outer, _), (_, parent, _) in pairwise(parents)
+            if _is_shared(parent) and not outer.st_mode & stat.S_IWOTH  # any member could make one in /tmp
+        )
+        trusted |= {parent.st_uid for parent in shared if parent.st_gid in groups}
         trusted -= {unmapped := unmapped_id()}
         is_world_writable = False
         for folder, parent, _ in parents:

@@ -349,6 +349,8 @@ def test_who_owns_a_folder_on_the_way_could_replace_a_checkpoint(tmp_path: Path)
     for mode, doubted in ((0o1777, True), (0o755, True), (0o2775, False)):
         folder.chmod(mode)
         assert bool(_reason(checkpoints)) is doubted
+    tmp_path.chmod(0o1777)
+    assert _reason(checkpoints) == f"could be replaced: {folder} belongs to daemon"
     folder.chmod(0o755)
     assert not _reason(checkpoints, Trust((str(folder / "train.py"),)))
 
