@@ -180,7 +180,9 @@ class Run:
     def __init__(self, number: int, slot_states: Sequence[EngineSlot], *_: object) -> None:
         self.number, self.engine_slots = number, slot_states
         self.slots = [slot_state.slot.name for slot_state in slot_states]
-        self.workers = [SimpleNamespace(slot=slot_states[0].slot, unready="not ready", attempt=None, sample=None)]
+        self.workers = [
+            SimpleNamespace(slot=slot_states[0].slot, unready="not ready", outcome=None, attempt=None, sample=None)
+        ]
         self.lead = JobRecord(number, "", state=WorkerState.FINISHED, ended=1.0)
         self.rerun_requested = self.stopped = False
         self.group = self.stopped_worker = None
