@@ -24,6 +24,7 @@ from gmg_tui.model import (
     Attempt,
     Checkpoint,
     DdpSpec,
+    Gpu,
     GpuSample,
     JobRecord,
     QueueAction,
@@ -305,6 +306,14 @@ def test_the_pauses_of_a_slot_that_is_never_ready_double_until_a_job_ends_there(
     assert board.pause("cpu0", "its node was lost") == 2 * first
     board.judge(engine_slot, MagicMock(state=WorkerState.STOPPED))
     assert board.pause("cpu0", "no answer") == first
+
+
+def test_a_job_that_fails_on_lost_gpus_again_and_again_stays_failed() -> None:
+    engine_slot = EngineSlot(Slot("gpu0", Gpu(0, "GPU-0", "H100")), 0, 1)
+    engine_slot.sample = GpuSample("GPU-0", error="lost", lost=True)
+    board = SlotBoard({"gpu0": engine_slot}, JobQueue([JobRecord(1, "job-1")]))
+    worker = MagicMock(state=WorkerState.FAILED, task=MagicMock(job=1))
+    assert [board.judge(engine_slot, worker) for _ in range(5)] == [(1,), (1,), (1,), (), ()]
 
 
 def test_the_memory_in_a_sample_from_before_an_attempt_is_not_its_own() -> None:

@@ -24,6 +24,7 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.model.jobs import MAX_NAMES
 from gmg_tui.model.text import encode_lossy
 from gmg_tui.scripts.probe.counts import MAX_ENVIRONMENTS, MAX_RATE
+from gmg_tui.scripts.readers.reported import to_encodable
 from gmg_tui.session.store.database import encode, encode_nan, restore_nan
 
 _T = TypeVar("_T")
@@ -76,8 +77,8 @@ class SlotReport(Struct, frozen=True, omit_defaults=True):
 
 def decode_result(data: bytes) -> dict[str, Any]:
     """Returns the values of a `SlotReport.result`; none if they cannot be read."""
-    with suppress(msgspec.MsgspecError, RecursionError):
-        result: dict[str, Any] = restore_nan(msgspec.json.decode(data, type=_Result))
+    with suppress(msgspec.MsgspecError, RecursionError, ValueError):
+        result: dict[str, Any] = restore_nan(to_encodable(msgspec.json.decode(data, type=_Result)))
         return result
     return {}
 

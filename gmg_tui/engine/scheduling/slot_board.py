@@ -1,6 +1,7 @@
 """A queue's slots: their states, the next job and its slots, and the reasons slots are idle."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -18,7 +19,8 @@ MAX_EARLY_FAILURES = 3
 EARLY_FAILURE_S = 600.0
 """A job that has run for longer counts as having computed, even without progress."""
 _UNREADY_PAUSE_S, _MAX_UNREADY_PAUSE_S = 5.0, 300.0
-"""Pause for the slots of a GPU that does not answer; doubled while no job gets a process there."""
+"""Pause for the slots of a GPU that does not answer or whose node is lost; doubled while no job ends there."""
+_MAX_LOSSES = 3
 LOST_GPU_GRACE_S = 60.0
 """Bench a GPU that is lost for this long."""
 
@@ -112,6 +114,8 @@ class SlotBoard:
         self._cards = {engine_slot.gpu_uuid or name: _Card() for name, engine_slot in slots.items()}
         self._requeued: dict[int, _Card] = {}
         """Requeued jobs, each with the GPU it failed on: a job that fails on two GPUs stays failed."""
+        self._losses = Counter[int]()
+        """How often each job failed on a lost GPU."""
         self._witnesses: dict[int, _Card] = {}
         """Requeued jobs that have not ended, each with the suspected GPU."""
         self._allotment = Allotment()
@@ -141,10 +145,7 @@ class SlotBoard:
             self._requeued = {job: other for job, other in self._requeued.items() if other is not card}
 
     def pause(self, slot: str, reason: str, *, was_healthy: bool = False) -> float:
-        """Pauses all slots of a GPU that does not answer, or whose node was lost. Returns the seconds.
-
-        Each pause is longer than the one before, unless the job ran well until then.
-        """
+        """Pauses all slots of a GPU that does not answer or whose node was lost, longer each time. Returns the seconds."""
         card = self._card(self.slots[slot])
         longer_s = 0.0 if was_healthy else 2 * card.pause_s
         card.pause_s = min(max(_UNREADY_PAUSE_S, longer_s), _MAX_UNREADY_PAUSE_S)
@@ -214,13 +215,13 @@ class SlotBoard:
     def judge(self, engine_slot: EngineSlot, worker: Worker) -> tuple[int, ...]:
         """Judges a slot's GPU by how a job ended. Returns the jobs to requeue, the worker's own last, if any."""
         self._card(engine_slot).pause_s = 0.0
-        if engine_slot.gpu_uuid is None or worker.state is WorkerState.STOPPED:
-            return ()
         failure, attempt, job, sample = worker.failure, worker.attempt, worker.task.job, engine_slot.sample
-        if attempt is None or job is None:
+        is_stopped = worker.state is WorkerState.STOPPED
+        if engine_slot.gpu_uuid is None or is_stopped or attempt is None or job is None:
             return ()
         if failure is not None and sample is not None and sample.lost:
-            return (job,)
+            self._losses[job] += 1
+            return (job,) if self._losses[job] <= _MAX_LOSSES else ()
         computed = worker.state is WorkerState.FINISHED or _has_computed(attempt)
         self._resolve_suspicion(job, computed=computed)
         if computed:

@@ -17,7 +17,7 @@ from gmg_tui.engine.attempts.attempt import Outcome, StopCause, Task
 from gmg_tui.engine.launchers.launcher import Launcher
 from gmg_tui.engine.nodes.node import Node
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
-from gmg_tui.engine.nodes.states import AttemptReport, Report, SlotReport, sanitize
+from gmg_tui.engine.nodes.states import AttemptReport, Report, SlotReport, decode_result, sanitize
 from gmg_tui.engine.workers.restart_policy import HEALTHY_S
 from gmg_tui.model import (
     NO_ATTEMPT,
@@ -223,6 +223,12 @@ async def test_jobs_that_fail_do_not_wait_for_the_gpu_of_a_node_that_is_away(kin
     async with running(spec) as run:
         assert (await run.until_done()).failed == 5
         await run.client.end(kill=True)
+
+
+def test_a_result_is_no_integer_that_other_programs_cannot_read() -> None:
+    huge = "1" + "0" * 400
+    assert decode_result(f'{{"foo": {huge}, "bar": [{huge}, 5]}}'.encode()) == {"foo": huge, "bar": [huge, 5]}
+    assert decode_result(b'{"foo": ' + b"[" * 100 + b"]" * 100 + b"}") == {}
 
 
 def test_amounts_too_small_for_ratios_are_unknown() -> None:
