@@ -60,10 +60,20 @@ class Notifications:
         if quiet:
             return
         self.newest = (*self.newest[1 - _MAX_OCCURRENCES :], occurrence)
-        if self._commands and (len(self._waiting) < _MAX_WAITING_OCCURRENCES or kind is OccurrenceKind.ENDED):
+        if self._commands and self._has_room(occurrence):
             self._waiting.append(occurrence)
             if self._task is None or self._task.done():
                 self._task = asyncio.create_task(self._run_all(), name="notify")
+
+    def _has_room(self, occurrence: Occurrence) -> bool:
+        """Returns True if an occurrence may wait; makes room by dropping an alert like it, or any for an end or failure."""
+        waiting, slot, alert = self._waiting, occurrence.slot, occurrence.alert
+        same = next((other for other in waiting if alert and (other.slot, other.alert) == (slot, alert)), None)
+        if same is None and len(waiting) >= _MAX_WAITING_OCCURRENCES and not alert:
+            same = next((other for other in waiting if other.alert), None)
+        if same is not None:
+            waiting.remove(same)
+        return len(waiting) < _MAX_WAITING_OCCURRENCES or occurrence.kind is OccurrenceKind.ENDED
 
     def drop(self) -> None:
         """Drops all waiting commands, and kills the running one."""

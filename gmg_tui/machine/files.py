@@ -114,15 +114,21 @@ def open_regular(path: Path | str, flags: int = os.O_RDONLY, *, folder: int | No
     opened or is not a regular one, such as a pipe, which could block forever.
     """
     flags |= os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (os.O_NOFOLLOW if folder is not None else 0)
+    not_regular = OSError(errno.EINVAL, "not a regular file", str(path))
+    with suppress(FileNotFoundError):  # it is to be created
+        # Merely opening a device or a pipe may have side effects.
+        if not stat.S_ISREG(os.stat(path, dir_fd=folder, follow_symlinks=folder is None).st_mode):
+            raise not_regular
     try:
         descriptor = os.open(path, flags, 0o600, dir_fd=folder)
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return descriptor
-        os.close(descriptor)
     except OSError as error:
-        if error.errno != errno.ENXIO:  # a pipe without a reader, or a socket
-            raise
-    raise OSError(errno.EINVAL, "not a regular file", str(path))
+        if error.errno == errno.ENXIO:  # now a pipe without a reader, or a socket
+            raise not_regular from error
+        raise
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise not_regular
 
 
 def open_for_reading(path: Path) -> BinaryIO:

@@ -108,6 +108,8 @@ def distrust(folder: Path, *, shared: bool = False, must_exist: bool = False) ->
     administrators, is_world_writable = _administrators(), False
     try:
         for component, status, is_last in components(folder):
+            if stat.S_ISREG(status.st_mode):  # only folders like `/` and `/tmp` must be an unmapped root's
+                administrators = (0,)
             if (reason := _distrust(status, administrators, own=is_last and not shared)) is not None:
                 return f"{component} {reason}"
             is_world_writable = bool(status.st_mode & stat.S_IWOTH) and not stat.S_ISLNK(status.st_mode)
@@ -143,11 +145,12 @@ def _distrust(status: os.stat_result, administrators: tuple[int, ...], *, own: b
         return None
     if status.st_mode & stat.S_IWOTH:
         return "can be changed by all users"
-    if status.st_mode & stat.S_IWGRP and status.st_gid != 0 and not _is_own_group(status.st_gid):
+    if status.st_mode & stat.S_IWGRP and not _is_own_group(status.st_gid):
         return f"can be changed by group {status.st_gid}"
     return None
 
 
+@cache
 @cache
 def unmapped_id() -> int | None:
     """Returns the user ID shown for all users unknown in this user namespace, such as root; None if all are known."""
@@ -163,7 +166,9 @@ def _administrators() -> tuple[int, ...]:
 
 
 def _is_own_group(gid: int) -> bool:
-    """True for a group with this user as its only member, as many systems create for each user."""
+    """True for root's group, and a group with this user as its only member, as many systems create for each user."""
+    if gid == 0:  # in a user namespace it may be any group of this user
+        return unmapped_id() is None
     try:
         group, user = grp.getgrgid(gid), pwd.getpwuid(os.getuid())
     except KeyError:
@@ -174,13 +179,15 @@ def _is_own_group(gid: int) -> bool:
 def make_own(folder: Path) -> None:
     """Creates `folder` for this user alone (mode 0700), or checks an existing one, without following links.
 
-    Raises `OSError` if it cannot be created, or if another user owns it or could replace it.
+    Raises `OSError` if it cannot be created, or if another user owns it, could replace it, or could have moved it here.
     """
     check_own(folder.parent, shared=True)
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         raise PermissionError(errno.EACCES, "it is a link, or belongs to another user", str(folder))
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError(errno.EACCES, "other users can change it", str(folder))
     if stat.S_IMODE(status.st_mode) != 0o700:
         folder.chmod(0o700)
 

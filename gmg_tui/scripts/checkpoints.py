@@ -43,7 +43,8 @@ class Trust(NamedTuple):
     def distrust_reason(self, path: str, status: os.stat_result) -> str | None:
         """Returns the reason to distrust an open file, such as its owner; None if it is trusted. Raises `OSError`."""
         *parents, (_, target, _) = components(Path(path))
-        if not _is_own(status):
+        is_world_writable = bool(parents[-1][1].st_mode & stat.S_IWOTH)
+        if not (_is_own(status) or (_is_squashed(status) and not is_world_writable)):
             return f"belongs to {user_name(status.st_uid)}"
         if not os.path.samestat(target, status):
             return "is being replaced"
@@ -62,7 +63,8 @@ class Trust(NamedTuple):
         for folder, parent, _ in parents:
             is_link = stat.S_ISLNK(parent.st_mode)
             # Inside a world-writable folder, an unmapped owner may be anyone; elsewhere it is root.
-            is_own = _is_own(parent) or (parent.st_uid == unmapped and not is_world_writable)
+            is_root = _is_squashed(parent) or parent.st_uid == unmapped
+            is_own = _is_own(parent) or (is_root and not is_world_writable)
             if not is_own and (is_link or parent.st_uid not in trusted):
                 return f"could be replaced: {folder} belongs to {user_name(parent.st_uid)}"
             is_world_writable = not is_link and bool(parent.st_mode & stat.S_IWOTH)
@@ -164,9 +166,13 @@ def _is_own_entry(path: Path) -> bool:
 
 
 def _is_own(status: os.stat_result) -> bool:
-    """True for a file of this user or root. Root's may belong to nobody on a network disk (root_squash, exports(5))."""
-    user = os.geteuid()
-    return status.st_uid in (user, 0) or (user == 0 and status.st_uid == OVERFLOW_ID and unmapped_id() is None)
+    """True for a file of this user or root."""
+    return status.st_uid in (os.geteuid(), 0)
+
+
+def _is_squashed(status: os.stat_result) -> bool:
+    """True for nobody's file if this user is root, whose own may belong to nobody on a network disk (exports(5))."""
+    return os.geteuid() == 0 and status.st_uid == OVERFLOW_ID and unmapped_id() is None
 
 
 def _is_shared(status: os.stat_result) -> bool:

@@ -254,7 +254,7 @@ def lock(folder: Path) -> int:
 def is_locked(folder: Path) -> bool:
     """True if the engine of the session in `folder`, or the watchdog of a killed engine, is running."""
     try:
-        descriptor = os.open(folder / ENGINE_LOG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = open_regular(folder / ENGINE_LOG)
     except OSError:
         return False
     try:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,15 @@ def test_folders_of_other_users_are_neither_used_nor_touched(shared: Path) -> No
         make_locked(theirs, "x-")
 
 
+def test_a_folder_that_others_can_change_is_not_made_ones_own(shared: Path) -> None:
+    """Another user may have moved it here, with files in it."""
+    (moved := shared / "moved").mkdir()
+    for mode, is_refused in ((0o777, True), (0o775, True), (0o755, False)):
+        moved.chmod(mode)
+        with pytest.raises(PermissionError, match="other users can change it") if is_refused else nullcontext():
+            make_own(moved)
+
+
 @as_root
 def test_every_folder_and_link_on_the_way_counts(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours may lead through a shared folder, where another user makes the next ones."""
@@ -149,6 +159,23 @@ def test_every_folder_and_link_on_the_way_counts(shared: Path, tmp_path: Path, m
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(OSError, match="Too many"):
         distrust(tmp_path / "loop", must_exist=True)
+
+
+@as_root
+def test_in_a_user_namespace_neither_a_strangers_file_nor_a_shared_group_counts_as_roots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders, "unmapped_id", lambda: STRANGER)
+    folder, file = tmp_path / "config", tmp_path / "config" / "config.toml"
+    folder.mkdir()
+    file.touch()
+    os.chown(folder, STRANGER, -1)  # root's, for all that can be known
+    assert distrust(file, shared=True) is None
+    os.chown(file, STRANGER, -1)
+    assert distrust(file, shared=True) == f"{file} belongs to user {STRANGER}"
+    os.chown(folder, 0, 0)
+    folder.chmod(0o775)
+    assert distrust(folder) == f"{folder} can be changed by group 0"
 
 
 @as_root

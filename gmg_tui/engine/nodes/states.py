@@ -128,10 +128,10 @@ _MAX_CLOCK_LEAD_S = 86_400.0
 _TIME_FIELDS = frozenset(
     {"time", "times", "since", "started", "ended", "saved", "state_since", "phase_since", "restart_at", "lost_since"}
 )
-_UNCHECKED_FIELDS = frozenset({"spec", "result", "args", "given", "env"})
-"""Fields that may have any value: the session's own options, texts, and results of scripts."""
-_UNCHECKED_TYPES = frozenset({str, bool, type(None)})
-"""Types whose values need no check."""
+_UNCHECKED_FIELDS = frozenset({"spec", "result", "args", "given", "env", "extra_env", "command"})
+"""Fields that may have any value: the session's own options, command lines, and results of scripts."""
+_MAX_TEXT_CHARS = 8192
+"""Length limit of other texts, as of a line of output: clients get those of many jobs at once."""
 _CHECKPOINT_PATH = re.compile(r"/[^\0]{0,4095}")
 """Valid checkpoint paths: they become arguments of scripts, perhaps on other nodes."""
 _MAX_PROGRESS_CHARS = 200
@@ -185,6 +185,8 @@ def sanitize(message: _T, max_bytes: int = MAX_ANSWER_BYTES) -> _T:
 
 
 def _sanitize_value(name: str, value: Any, now: float) -> Any:
+    if type(value) is str:
+        return value if len(value) <= _MAX_TEXT_CHARS else value[:_MAX_TEXT_CHARS]
     if type(value) is float or type(value) is int:
         low, high = _range_of(name)
         if low <= value <= high and not (low == 0.0 < value < _MIN_AMOUNT):
@@ -215,9 +217,8 @@ def _is_valid(checkpoint: model.Checkpoint) -> bool:
 def _sanitize_struct(name: str, value: Struct, now: float) -> Struct | None:
     changes = {}
     for field in value.__struct_fields__:
-        if type(old := getattr(value, field)) in _UNCHECKED_TYPES or field in _UNCHECKED_FIELDS:
-            continue
-        if (new := _sanitize_value(field, old, now)) is not old:
+        old = getattr(value, field)
+        if field not in _UNCHECKED_FIELDS and (new := _sanitize_value(field, old, now)) is not old:
             changes[field] = new
     if name == "progress" and not changes.keys().isdisjoint({"done", "total"}):
         return None

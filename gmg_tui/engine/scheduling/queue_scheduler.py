@@ -247,7 +247,7 @@ class QueueScheduler:
 
     def _displayed(self, record: JobRecord) -> JobRecord:
         """Returns a record as clients see it, without results and the last attempt's arguments and environment."""
-        last = structs.replace(record.last, args=(), given=(), env={})
+        last = structs.replace(record.last.brief(), args=(), given=(), env={})
         reason = self.board.wait_reason(record.number) or record.reason
         return structs.replace(record, result={}, last=last, reason=reason)
 

@@ -152,8 +152,8 @@ def write(db: sqlite3.Connection, records: Iterable[Record]) -> None:
                 job, number, rank = record.key
                 is_attempt = isinstance(record, JobAttempt)
                 table, kept = ("attempts", MAX_ATTEMPTS) if is_attempt else ("curves", MAX_ATTEMPTS_WITH_CURVES)
-                oldest = f"DELETE FROM {table} WHERE job = ? AND rank = ? AND number <= ?"  # noqa: S608 - a name of this module
-                db.execute(oldest, (job, rank, number - kept))
+                oldest = f"DELETE FROM {table} WHERE job = ? AND rank = ? AND number <= ? - ?"  # noqa: S608 - a name of this module
+                db.execute(oldest, (job, rank, number, kept))
 
 
 @contextmanager
