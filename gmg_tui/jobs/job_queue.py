@@ -25,13 +25,13 @@ class JobQueue:
     """The jobs of a sweep; the one with the smallest position is next.
 
     Attributes:
-        records: The jobs' records by number, without results, which may be large and are in the store.
+        records: The jobs' records by number, without what may be large and is in the store.
         version: Changes whenever the queue does.
         before_s: Seconds of run time before the sweep was resumed.
     """
 
     def __init__(self, records: Iterable[JobRecord], before_s: float = 0.0) -> None:
-        self.records = {record.number: _without_result(record) for record in records}
+        self.records = {record.number: _brief(record) for record in records}
         self.version = 0
         self.before_s = before_s
         self._waiting: deque[int] = deque()
@@ -102,7 +102,7 @@ class JobQueue:
 
     def add(self, record: JobRecord) -> None:
         """Adds a job at its position."""
-        self.records[record.number] = _without_result(record)
+        self.records[record.number] = _brief(record)
         self._insert(record)
 
     def extend(self, jobs: Iterable[JobRecord], slots: int) -> list[JobRecord]:
@@ -137,7 +137,7 @@ class JobQueue:
 
     def release(self, record: JobRecord) -> None:
         """Moves a job off its slots: it has ended, or waits again at its position."""
-        record = self.records[record.number] = _without_result(record)
+        record = self.records[record.number] = _brief(record)
         del self._running[record.number]
         (self._end if record.state.ended else self._insert)(record)
 
@@ -207,8 +207,10 @@ class JobQueue:
         return skipped
 
 
-def _without_result(record: JobRecord) -> JobRecord:
-    return structs.replace(record, result=None)
+def _brief(record: JobRecord) -> JobRecord:
+    """Returns a record without its result and an attempt's many details, which the store has."""
+    last = structs.replace(record.last.brief(), checkpoints=record.last.checkpoints)
+    return structs.replace(record, result=None, last=last)
 
 
 def restore_queue(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, tried: TriedArguments) -> JobQueue:

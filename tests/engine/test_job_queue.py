@@ -25,7 +25,18 @@ from gmg_tui.engine.scheduling.slot_board import Allotment, SlotBoard, allot
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.jobs import job_queue
 from gmg_tui.jobs.job_queue import JobQueue
-from gmg_tui.model import JobRecord, QueueAction, RestartMode, RunSpec, Slot, SweepSpec, TuneSpec, WorkerState
+from gmg_tui.model import (
+    Attempt,
+    Checkpoint,
+    JobRecord,
+    QueueAction,
+    RestartMode,
+    RunSpec,
+    Slot,
+    SweepSpec,
+    TuneSpec,
+    WorkerState,
+)
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.tried import TriedArguments
 from gmg_tui.session.client import EngineClient
@@ -102,6 +113,15 @@ def jobs_of(*widths: int) -> list[JobRecord]:
 
 def slots_of(count: int) -> list[str]:
     return [f"gpu{index}" for index in range(count)]
+
+
+def test_a_queue_keeps_little_of_jobs_whose_details_are_large() -> None:
+    """A node that is not trusted may report them of thousands of jobs."""
+    saved = tuple(Checkpoint(f"/runs/{number}.pt", 1.0) for number in range(9))
+    last = Attempt(3, memory_peak_mib=100.0, simulator=dict.fromkeys(map(str, range(9000)), ""), checkpoints=saved)
+    queue, ended = queue_of(1), JobRecord(1, "job-1", state=WorkerState.FINISHED, result={"loss": 0.5}, last=last)
+    queue.update(ended)
+    assert queue.records[1] == structs.replace(ended, result=None, last=structs.replace(last, simulator={}))
 
 
 def test_the_first_job_gets_the_first_slots() -> None:

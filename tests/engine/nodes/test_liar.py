@@ -231,6 +231,12 @@ def test_a_result_is_no_integer_that_other_programs_cannot_read() -> None:
     assert decode_result(b'{"foo": ' + b"[" * 100 + b"]" * 100 + b"}") == {}
 
 
+def test_texts_of_a_node_are_no_longer_than_a_line_of_output() -> None:
+    failure = Failure(FailureKind.SCRIPT, "x" * 100_000, "y" * 100_000)
+    report = AttemptReport(1, Worker("n1/cpu0", 0, WorkerState.FAILED, reason="z" * 100_000), None, Outcome(failure))
+    assert len(msgspec.json.encode(sanitize(report))) < 30_000
+
+
 def test_amounts_too_small_for_ratios_are_unknown() -> None:
     fps = Fps(1e-322, 1.0, 1.0, 1, 1.0, env_steps=1e-300)
     worker = Worker(
