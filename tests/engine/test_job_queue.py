@@ -119,8 +119,8 @@ def test_a_queue_keeps_little_of_jobs_whose_details_are_large() -> None:
     """A node that is not trusted may report them of thousands of jobs."""
     saved = tuple(Checkpoint(f"/runs/{number}.pt", 1.0) for number in range(9))
     last = Attempt(3, memory_peak_mib=100.0, simulator=dict.fromkeys(map(str, range(9000)), ""), checkpoints=saved)
-    queue, ended = queue_of(1), JobRecord(1, "job-1", state=WorkerState.FINISHED, result={"loss": 0.5}, last=last)
-    queue.update(ended)
+    ended = JobRecord(1, "job-1", state=WorkerState.FINISHED, result={"loss": 0.5}, last=last)
+    queue = JobQueue([ended])
     assert queue.records[1] == structs.replace(ended, result=None, last=structs.replace(last, simulator={}))
 
 
