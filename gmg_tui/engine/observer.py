@@ -86,10 +86,14 @@ class Observer:
             self._faults.guard("records", lambda: self.recorder.write(self.snapshot()))
 
     async def _beat(self, read: Callable[[], None], send: Callable[[Snapshot | None], None]) -> None:
-        """Does all of a second's work in one go: waking up costs more than most of it."""
+        """Does all of a second's work in one go: waking up costs more than most of it.
+
+        If that takes longer, clients and workers still get a second in between.
+        """
         loop, guard = asyncio.get_running_loop(), self._faults.guard
         due = loop.time()
         while True:
+            began = loop.time()
             guard("output", read)
             if self._work.fleet is not None:
                 guard("nodes", self._work.fleet.report, self.update_samples, self._work.note)
@@ -107,8 +111,9 @@ class Observer:
             snapshot = partial(self.snapshot, views)
             guard("records", self.recorder.beat, moment, views, self._work.slots, snapshot)
             guard("clients", send, guard("clients", snapshot) if self.watched else None)
-            due = max(due + STEP_S, loop.time())
-            await asyncio.sleep(due - loop.time())
+            now = loop.time()
+            due = max(due + STEP_S, now + min(now - began, STEP_S))
+            await asyncio.sleep(due - now)
 
     async def _scan(self) -> None:
         """Scans all processes at intervals, updates the workers, and finds those on the wrong GPU."""
@@ -185,7 +190,9 @@ class Observer:
             if view.state is WorkerState.RUNNING and view.group is None and view.job is None and view.lost_since is None
         )
         live = [(slot, view) for slot, view in pairs if view.state.live]
-        files = {view.slot: _paths_written(slot, view) for slot, view in live}
+        # Of workers on other nodes, their agents find the collisions.
+        own = live if self._work.fleet is None else ()
+        files = {view.slot: _paths_written(slot, view) for slot, view in own}
         groups = {view.slot: view.group.id for _, view in live if view.group is not None}
         signs = find_collisions({slot: exclusive_paths(paths) for slot, paths in files.items()}, groups)
         ends = self._allocation.newest.ends if self._allocation.newest is not None else None
@@ -230,7 +237,7 @@ class Observer:
         return Snapshot(
             time=clock.unix(now),
             elapsed_s=self._work.elapsed_s(now),
-            workers=self._views() if views is None else views,
+            workers=tuple(map(_with_newest_checkpoint, self._views() if views is None else views)),
             samples=guard("samples", self._current_samples, now) or (),
             nvml_error=self._nvml_error,
             clients=self.clients,
@@ -311,6 +318,13 @@ class Observer:
         if not workers:
             raise GmgError(f"no job has run on {slot} yet", 1)
         return tuple(await asyncio.gather(*(worker.stacks() for worker in workers)))
+
+
+def _with_newest_checkpoint(view: Worker) -> Worker:
+    """Returns a view without the earlier checkpoints, which no client needs."""
+    if len(view.newest.checkpoints) < 2:
+        return view
+    return structs.replace(view, newest=structs.replace(view.newest, checkpoints=view.newest.checkpoints[-1:]))
 
 
 def _paths_written(slot: EngineSlot, view: Worker) -> set[str]:

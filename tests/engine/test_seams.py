@@ -335,7 +335,7 @@ def test_the_files_of_the_job_before_collide_with_none_of_the_next_on_its_slot()
         worker_of("cpu0", 0, WorkerState.RUNNING),
         worker_of("cpu1", 1, WorkerState.RUNNING, checkpoints=(Checkpoint("/model.pt", 1.0),)),
     )
-    work, allocation = SimpleNamespace(slots=slots), SimpleNamespace(newest=None)
+    work, allocation = SimpleNamespace(slots=slots, fleet=None), SimpleNamespace(newest=None)
     observer = SimpleNamespace(_work=work, _allocation=allocation, _faults=Faults())
     for written, collide in ((set[str](), False), ({"/model.pt"}, True)):
         readings.written = written
@@ -349,7 +349,7 @@ def test_a_checkpoint_of_an_earlier_attempt_collides_with_none() -> None:
     named, saved = Checkpoint("/model.pt", 1.0), Checkpoint("/model.pt", 2.0)
     task = SimpleNamespace(checkpoints=(named,))
     slots["cpu1"].worker = MagicMock(task=task, newest=None, stuck=None, race=None)
-    work, allocation = SimpleNamespace(slots=slots), SimpleNamespace(newest=None)
+    work, allocation = SimpleNamespace(slots=slots, fleet=None), SimpleNamespace(newest=None)
     observer = SimpleNamespace(_work=work, _allocation=allocation, _faults=Faults(), recorder=MagicMock())
     for checkpoints, collide in (((named,), False), ((named, saved), True)):
         views = (
