@@ -18,7 +18,14 @@ from msgspec import structs
 
 from gmg_tui.engine.attempts.attempt import Stop
 from gmg_tui.engine.nodes.logs import AgentLogs
-from gmg_tui.engine.nodes.states import CURVES_CUTOFF_BYTES, MAX_PORTS, Assignment, AttemptReport, SlotReport
+from gmg_tui.engine.nodes.states import (
+    CURVES_CUTOFF_BYTES,
+    MAX_PORTS,
+    STALL_GRACE_S,
+    Assignment,
+    AttemptReport,
+    SlotReport,
+)
 from gmg_tui.engine.nodes.states import Report as NodeReport
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.scheduler import JobRun
@@ -40,8 +47,6 @@ _log = logging.getLogger(__name__)
 
 _FIRST_MESSAGE_GRACE_S = 60.0
 """Additional time to wait for the first message from the session's engine: the launcher may be slow."""
-_STALL_GRACE_S = 60.0
-"""Additional time to wait while the session's engine is connected: the network may stall."""
 _CHECK_INTERVAL_S = 1.0
 _CURVES_INTERVAL_S = 60.0
 """Interval between reports of an attempt's metrics over time, which are large."""
@@ -150,7 +155,7 @@ class Agent:
         wait_s = self._spec.orphan_wait_s
         while time.monotonic() - self._received_at < wait_s:
             await asyncio.sleep(_CHECK_INTERVAL_S)
-            wait_s = self._spec.orphan_wait_s + (_STALL_GRACE_S if self._engine_clients else 0.0)
+            wait_s = self._spec.orphan_wait_s + (STALL_GRACE_S if self._engine_clients else 0.0)
         self.on_orphaned(f"the session's engine has been silent for {wait_s:.0f} s")
         await asyncio.get_running_loop().create_future()  # the workers end before this is cancelled
 

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import time
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,8 +17,27 @@ from gmg_tui.diagnosis.facts import Facts
 from gmg_tui.engine import clock
 from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, StopCause, outcome_without_process
 from gmg_tui.engine.attempts.failure import preparation_failure
-from gmg_tui.engine.nodes.states import Assignment, AttemptReport, decode_curves, decode_result, sanitize
-from gmg_tui.model import NO_ATTEMPT, Alert, Curve, Details, HotSpot, Sign, SpeedFacts, Stacks, WorkerState
+from gmg_tui.engine.nodes.states import (
+    STALL_GRACE_S,
+    Assignment,
+    AttemptReport,
+    decode_curves,
+    decode_result,
+    sanitize,
+)
+from gmg_tui.model import (
+    NO_ATTEMPT,
+    Alert,
+    Curve,
+    Details,
+    HotSpot,
+    RunSpec,
+    Sign,
+    SpeedFacts,
+    Stacks,
+    WorkerState,
+    units,
+)
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import torchrun
 from gmg_tui.scripts.checkpoints import MAX_CHECKPOINTS
@@ -28,9 +48,19 @@ if TYPE_CHECKING:
     from gmg_tui.engine.nodes.node import Node
     from gmg_tui.engine.workers.worker import Worker
 
+_ORPHAN_MARGIN_S = 10.0
+"""Time allowed to a lost node's agent beyond that after which it should have ended its workers."""
 _END_REPORT_TIMEOUT_S = 9.0
 """Time limit for the report of an attempt's end after SIGKILL; the agent waits 5 s for SIGKILL to take effect."""
 _keys = count(1)
+
+
+def orphan_end_s(spec: RunSpec) -> float:
+    """Returns the seconds after which the agent of a lost node must have ended its workers."""
+    wait_s = spec.nodes.orphan_wait_s if spec.nodes is not None else 0.0
+    return wait_s + STALL_GRACE_S + torchrun.stop_timeout_s(spec) + _ORPHAN_MARGIN_S
+
+
 _Answer = TypeVar("_Answer", Details, SpeedFacts, Stacks)
 
 
@@ -55,6 +85,10 @@ class RemoteAttempt:
         """As in `SlotReport`."""
         self._away = False
         """True while the node is lost but may return."""
+        self._orphaning: asyncio.TimerHandle | None = None
+        """Timer of a job whose node is lost: it fires once the process must have ended."""
+        self._was_lost = False
+        """True for a job whose node was lost and came back."""
         self._has_process = False
         self._assigned_at = 0.0
         """Unix time of the assignment."""
@@ -82,11 +116,13 @@ class RemoteAttempt:
             self.assignment = Assignment(next(_keys), replace(self.task, rendezvous=rendezvous))
             self._node.assign(self)
             if self._node.lost_since is not None:  # it was lost while the ranks waited for each other
-                self.on_node_lost(f"{self._node.name} is lost")
+                self.on_node_lost(f"{self._node.name} is lost", orphaned=self.task.job is not None)
             return await asyncio.shield(self._outcome)
         finally:
             if self._preparing is not None:
                 self._preparing.cancel()
+            if self._orphaning is not None:
+                self._orphaning.cancel()
             self.life = Life.ENDED
             self._node.dismiss(self)
 
@@ -107,20 +143,26 @@ class RemoteAttempt:
 
     # From the node
 
-    def on_node_lost(self, reason: str, *, for_good: bool = False, replaced: bool = False) -> None:
+    def on_node_lost(
+        self, reason: str, *, for_good: bool = False, replaced: bool = False, orphaned: bool = False
+    ) -> None:
         """Handles the loss of the node, perhaps `for_good`, or its return with a new agent (`replaced`).
 
-        The attempt fails if it belongs to a job or rank or cannot continue; a job returns to the queue.
+        The attempt fails if it belongs to a rank or cannot continue. A job returns to the queue, but only once its agent must
+        have ended its process (`orphaned`): until then, that may write the same files as another elsewhere.
         """
         is_job, is_rank, stop = self.task.job is not None, self.task.rank is not None, self.stopped
         if self.life is Life.ENDED or self._outcome.done():
             return
+        is_gone = for_good or replaced or orphaned
+        # Two processes of one trial do no harm, and its search should go on.
+        may_run = is_job and not (is_rank or stop or is_gone) and self._node.spec.tune is None
         unready = reason if is_job or for_good else None
         failure, final = Failure(FailureKind.DEVICE, reason, ""), for_good and not is_rank
         if self.assignment is None:
             if unready is not None:
                 self._finish(Outcome(failure, unprepared=True, unready=unready, final=final))
-        elif stop is not None or is_job or is_rank or for_good or replaced:
+        elif not may_run and (stop is not None or is_job or is_rank or is_gone):
             retry, running_s = replaced and not (is_rank or is_job or stop), clock.now() - self._assigned_at
             outcome = Outcome(
                 failure, unprepared=is_job, unready=unready, final=final, retry=retry, running_s=running_s
@@ -130,8 +172,13 @@ class RemoteAttempt:
             self._finish(outcome)
             self._worker.on_leader_exit(1)
         else:
-            self._away = True
-            self._worker.set_wait_reason(f"{reason}; continues when it is back")
+            self._away, where = True, ""
+            if may_run and self._orphaning is None:
+                wait_s = orphan_end_s(self._node.spec)
+                orphan = partial(self.on_node_lost, reason, orphaned=True)
+                self._orphaning = asyncio.get_running_loop().call_later(wait_s, orphan)
+                where = f", or elsewhere after {units.span(wait_s)}"
+            self._worker.set_wait_reason(f"{reason}; continues when it is back{where}")
             self._worker.changed()
 
     def apply_report(self, report: AttemptReport, result: bytes = b"{}", curves: bytes = b"") -> None:
@@ -144,6 +191,9 @@ class RemoteAttempt:
             report = structs.replace(report, activity=report.activity.on_clock(now))
         report = structs.replace(report, view=self._correct(report.view))
         self._report, self._away = report, False
+        if self._orphaning is not None:
+            self._orphaning.cancel()
+            self._orphaning, self._was_lost = None, True
         self._result, self._curves = result, curves or self._curves
         view, newest = report.view, report.view.newest
         if newest.number and self.life is Life.PREPARING:
@@ -156,7 +206,11 @@ class RemoteAttempt:
             self.life = Life.LEADER_GONE
             self._worker.on_leader_exit(newest.exit_code)
         if report.outcome is not None:
-            self._finish(self._correct_outcome(report.outcome, self.stopped or assignment.stop))
+            stop, cause = self.stopped or assignment.stop, report.outcome.cause
+            if self._was_lost and stop is None and cause is StopCause.COMMAND:  # its agent had given the engine up
+                self.on_node_lost(f"{self._node.name} was lost", orphaned=True)
+            else:
+                self._finish(self._correct_outcome(report.outcome, stop))
             return
         self._worker.set_wait_reason(view.reason)
         stuck = view.alert("stuck") if self.stopped is None else None

@@ -29,6 +29,8 @@ from gmg_tui.session.store.database import encode, encode_nan, restore_nan
 
 _T = TypeVar("_T")
 
+STALL_GRACE_S = 60.0
+"""Additional time that an agent waits for its session's engine while connected: the network may stall."""
 MAX_PORTS = 8
 """Maximum number of ports in a report; groups that need more wait for the next report."""
 _MAX_ATTEMPTS = 4096

@@ -50,7 +50,9 @@ _NODES = NodesSpec("ssh:good,evil")
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     patch = "from gmg_tui.engine import supervisor\nfrom gmg_tui.engine.nodes import fleet, remote_attempt\n"
     grace = "remote_attempt._END_REPORT_TIMEOUT_S" if request.param == "stopped" else "supervisor._END_GRACE_S"
-    (tmp_path / "sitecustomize.py").write_text(f"{patch}{grace} = fleet._END_GRACE_S = 0.5\n")
+    (tmp_path / "sitecustomize.py").write_text(
+        f"{patch}{grace} = fleet._END_GRACE_S = 0.5\nremote_attempt.orphan_end_s = lambda spec: 0.5\n"
+    )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("GMG_SSH", f"{sys.executable} {Path(__file__).with_name('liar.py')} '{request.param}'")
     return str(request.param)
@@ -188,7 +190,7 @@ async def test_a_node_that_is_lost_after_a_nan_condemns_no_checkpoint_of_another
         outcome = None if lost else Outcome(Failure(FailureKind.UNKNOWN, "", ""))
         began = {"number": 1, "pid": 1, "started": time.time()}
         attempt.apply_report(_report(attempt, outcome, **began, continued_from=known[-1].path))
-        attempt.on_node_lost("n1 is lost")
+        attempt.on_node_lost("n1 is lost", orphaned=True)
         await running
         attempt.end = WorkerState.FAILED, None
         nan = Alert("nan", Severity.ERROR, "loss is NaN", time.time())
@@ -204,6 +206,20 @@ def test_the_large_attempts_of_a_node_take_little_memory_once_others_follow() ->
     assert attempt.brief() == Attempt(1, given=("{n}",), args=("{n}",), metrics={"reward": 1.0})
     small = structs.replace(attempt, args=("5",), metrics={"reward": 1.0})
     assert small.brief() == structs.replace(small, checkpoints=saved[-1:])
+
+
+async def test_a_job_continues_on_a_lost_node_that_is_back_before_its_process_must_have_ended() -> None:
+    """Until then, another process of the job elsewhere might write the same files."""
+    async with _attempt(Task((), {}, 0, 1, job=1)) as (attempt, running):
+        attempt.apply_report(_report(attempt, number=1, pid=1))
+        attempt._node._mark_lost("it has been silent")
+        assert (attempt.state, running.done()) == (WorkerState.RESTARTING, False)
+        attempt._node.lost_since = None
+        attempt.apply_report(_report(attempt, number=1, pid=1))
+        assert attempt.state is WorkerState.RUNNING
+        given_up = Outcome(cause=StopCause.COMMAND)
+        attempt.apply_report(_report(attempt, given_up, number=1, pid=1))
+        assert (await running).unready == "n1 was lost"
 
 
 async def test_an_attempt_is_no_longer_healthy_or_unready_than_its_engine_saw() -> None:

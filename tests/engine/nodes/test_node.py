@@ -19,7 +19,7 @@ from gmg_tui.engine import clock
 from gmg_tui.engine.attempts.attempt import Outcome, RankActivity, Stop, StopCause, Task
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
 from gmg_tui.engine.launchers.launcher import Launcher, Local
-from gmg_tui.engine.nodes import logs
+from gmg_tui.engine.nodes import logs, remote_attempt
 from gmg_tui.engine.nodes.agent import Agent
 from gmg_tui.engine.nodes.fleet import Fleet
 from gmg_tui.engine.nodes.logs import AgentLogs, LogCopies
@@ -236,6 +236,7 @@ async def test_an_attempt_that_was_lost_with_its_node_has_ended_and_uses_nothing
     newest = structs.replace(NO_ATTEMPT, number=1, pid=7)
     view = Worker("n1/cpu0", 0, WorkerState.RUNNING, newest=newest, cpu_pct=350.0, memory_rss_mib=9.0)
     attempt.apply_report(AttemptReport(attempt.assignment.key, view))
+    monkeypatch.setattr(remote_attempt, "orphan_end_s", lambda spec: 0.0)
     node._mark_lost("it has been silent")
     await running
     attempt.end = WorkerState.FAILED, "n1 is lost"

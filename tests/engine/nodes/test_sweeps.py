@@ -4,6 +4,8 @@ import os
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from gmg_tui import session
 from gmg_tui.model import DdpSpec, TuneSpec, WorkerState
 from gmg_tui.session.store import reader
@@ -61,8 +63,13 @@ async def test_a_lost_node_requeues_its_jobs(tmp_path: Path) -> None:
     nothing_left(spec)
 
 
-async def test_a_silent_node_is_lost_and_its_jobs_run_elsewhere(tmp_path: Path) -> None:
+async def test_a_silent_node_is_lost_and_its_jobs_run_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     go = tmp_path / "go"
+    patch = "from gmg_tui.engine.nodes import remote_attempt\nremote_attempt.orphan_end_s = lambda spec: 1.0\n"
+    (tmp_path / "sitecustomize.py").write_text(patch)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     spec = sweep_on_nodes([{}] * 4, program("--until", str(go)), where=nodes(lost_after_s=6.0))
     async with running(spec) as run:
         await run.until(lambda _: all(run.worker(slot).pid for slot in SLOTS))
