@@ -282,6 +282,7 @@ class EngineClient(Source):
     async def _ask(self, question: Command | Question) -> Any:
         number = next(self._numbers)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())  # sending may fail first
         self._pending[number] = future
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT_S):

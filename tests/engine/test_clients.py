@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -292,3 +293,19 @@ async def test_only_reports_of_a_node_may_be_large() -> None:
         await protocol.read_message(reader, 1000, 1 << 20)
     with pytest.raises(protocol.ProtocolError, match="length <= 8000"):
         await protocol.read_message(reader)
+
+
+async def test_a_request_that_cannot_be_sent_as_the_engine_goes_fails_once(caplog: pytest.LogCaptureFixture) -> None:
+    """An exception that nobody retrieves would be reported as an internal error."""
+
+    async def drain() -> None:
+        client._fail("the engine is gone")
+        raise ConnectionResetError("reset")
+
+    writer = SimpleNamespace(write=lambda _: None, drain=drain)
+    welcome = protocol.Welcome(_Engine.session, Snapshot(0.0, 0.0, ()), ())
+    client = EngineClient(asyncio.StreamReader(), cast("asyncio.StreamWriter", writer), welcome, 1 << 20)
+    with pytest.raises(GmgError, match="the engine is gone"):
+        await client.stacks("cpu0")
+    gc.collect()
+    assert not caplog.records
