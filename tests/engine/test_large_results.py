@@ -112,7 +112,10 @@ def test_a_line_without_an_object_is_reported() -> None:
 
 def test_a_value_out_of_range_leaves_the_others_of_its_line() -> None:
     reported = ReportedResults()
-    line = b'gmg:result {"a": 1.5, "big": 1e400, "of": [{"x": -1e999}], "digits": %s, "b": nan}\n' % (b"9" * 5000)
+    line = (
+        b'gmg:result {"a": 1.5, "big": 1e400, "huge": 1e99999999999999999999, "of": [{"x": -1e999}], "digits": %s, "b": nan}\n'
+        % (b"9" * 5000)
+    )
     assert reported.read(line).keys() == reported.values.keys() == {"a", "b"}
     assert reported.trouble == "gmg:result: 'digits' is ignored: its number is out of range"
 

@@ -31,6 +31,8 @@ _MAX_TOTAL_BYTES = 1 << 20
 _MAX_RATE_BYTES = 8192
 _MAX_LEVELS = 64
 _MAX_NAME_CHARS = 100
+_OUT_OF_RANGE = Decimal("Infinity")
+"""Stands for a number that cannot be stored; its digits may be too many even for a `Decimal`."""
 _INTEGERS = range(-(2**63), 2**64)
 """The range of MessagePack's integers."""
 
@@ -53,8 +55,8 @@ def _objects(block: bytes, mark: bytes, max_bytes: int | None = None) -> Iterato
 def _json_object(text: bytes) -> dict[str, Any]:
     """Decodes a JSON object, which may hold NaN and infinities.
 
-    Numbers beyond the range of floats and 64-bit integers become `Decimal`. Raises `msgspec.MsgspecError`, `ValueError` or
-    `RecursionError` for anything else.
+    Numbers beyond the range of floats, and integers of too many digits, become `_OUT_OF_RANGE`. Raises
+    `msgspec.MsgspecError`, `ValueError` or `RecursionError` for anything else.
     """
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
@@ -70,11 +72,11 @@ def _json_object(text: bytes) -> dict[str, Any]:
 
 def _float(digits: str) -> float | Decimal:
     value = float(digits)
-    return value if math.isfinite(value) else Decimal(digits)
+    return value if math.isfinite(value) else _OUT_OF_RANGE
 
 
 def _integer(digits: str) -> int | Decimal:
-    return int(digits) if len(digits) <= _MAX_DIGITS else Decimal(digits)
+    return int(digits) if len(digits) <= _MAX_DIGITS else _OUT_OF_RANGE
 
 
 class ReportedRates(LineReader):
