@@ -223,8 +223,8 @@ class Observer:
         """Passes the newest samples to the slots and the scheduler."""
         live = Counter(worker.slot.gpu.uuid for worker in self._work.workers if worker.slot.gpu and worker.state.live)
         for slot in self._work.slots.values():
-            sharers = live[slot.gpu_uuid] if slot.gpu_uuid is not None else 1
-            sample = self._samples.newest.get(slot.gpu_uuid or "")
+            uuid = slot.gpu_uuid
+            sharers, sample = (live[uuid], self._samples.newest.get(uuid)) if uuid is not None else (1, None)
             self._faults.guard("samples", slot.measure, sample, now, sharers)
         if self._work.queue is not None:
             self._work.queue.check_gpus(self._nvml_error)

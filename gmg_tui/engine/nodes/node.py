@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -35,9 +34,6 @@ _LAST_CONNECT_TIMEOUT_S = 2.0
 _IDLE_END_TIMEOUT_S = 5.0
 """Time limit for an agent without attempts to report its end."""
 _LOG_COPY_INTERVAL_S = 1.0
-_SLOT_NAME = re.compile(r"[a-z]{3}\d{1,4}[a-z0-9.-]{0,20}")
-MAX_SLOTS = 256
-"""Maximum number of GPUs and MIG instances of a node."""
 MAX_SLOT_BYTES, MAX_REPORT_BYTES = 2 << 20, 256 << 20
 """Size limits of an agent's message, per slot (including a result of up to 1 MiB) and in total."""
 _MAX_UNREAD_BYTES = 16 << 20
@@ -166,13 +162,9 @@ class Node:
     def _accept(self, client: EngineClient) -> None:
         """Begins to use a connected agent. Raises `GmgError` if it cannot be used."""
         session, previous = states.sanitize(client.welcome.session, states.MAX_NODE_BYTES), self.session
-        names, prefix = {slot.name for slot in session.slots}, f"{self.name}/"
-        if not 0 < len(names) == len(session.slots) <= (self.spec.cpu or MAX_SLOTS) or not all(
-            name.startswith(prefix) and _SLOT_NAME.fullmatch(name, len(prefix)) for name in names
-        ):
-            raise GmgError("it reports invalid slots", 1)
+        states.check_slots(session.slots, self.name, self.spec)
         client.max_bytes = states.MAX_NODE_BYTES + MAX_SLOT_BYTES
-        client.max_report_bytes = min(states.MAX_NODE_BYTES + MAX_SLOT_BYTES * len(names), MAX_REPORT_BYTES)
+        client.max_report_bytes = min(states.MAX_NODE_BYTES + MAX_SLOT_BYTES * len(session.slots), MAX_REPORT_BYTES)
         if self.expected is not None and slot_kinds(session.slots) != self.expected:
             self.gone = "its slots differ from the first node's, so it cannot join"
             raise GmgError(self.gone, 1)

@@ -8,6 +8,7 @@ import operator
 import re
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Annotated, Any, Self, TypeVar
@@ -167,6 +168,28 @@ _RANGES = {
     "numa_node": (-1.0, 1e4),
 }
 """Plausible ranges of numbers, by a field's name or by its last word (the unit)."""
+
+
+_SLOT_NAME = re.compile(r"[a-z]{3}\d{1,4}[a-z0-9.-]{0,20}")
+_MAX_SLOTS = 256
+"""Maximum number of GPUs and MIG instances of a node."""
+_UUID = re.compile(r"(GPU|MIG)-[\w/-]{1,100}")
+
+
+def check_slots(slots: Sequence[model.Slot], node: str, spec: model.RunSpec) -> None:
+    """Raises `GmgError` unless an agent's slots can be those of `node`.
+
+    Those of other nodes must not share a name or a GPU with them, and a CPU slot has no GPU.
+    """
+    names, prefix = {slot.name for slot in slots}, f"{node}/"
+    if not 0 < len(names) == len(slots) <= (spec.cpu or _MAX_SLOTS) or not all(
+        slot.name.startswith(prefix)
+        and _SLOT_NAME.fullmatch(slot.name, len(prefix))
+        and (spec.cpu is None if slot.gpu is not None else spec.cpu is not None)
+        and (slot.gpu is None or _UUID.fullmatch(slot.gpu.uuid))
+        for slot in slots
+    ):
+        raise GmgError("it reports invalid slots", 1)
 
 
 def sanitize(message: _T, max_bytes: int = MAX_ANSWER_BYTES) -> _T:

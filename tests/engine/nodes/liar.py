@@ -162,6 +162,8 @@ def main() -> None:
     named = {"slots": ("\x1b[2J",), "no slots": (), "many slots": many, "twice": ("cpu0", "evil/cpu0")}
     names = named.get(kind, ("evil/cpu0",))
     slots = tuple(map(Slot, names)) if kind != "leaves" else (Slot("evil/gpu0", Gpu(0, "GPU-evil", "H100")),)
+    if kind == "with GPU":
+        slots = (Slot("evil/cpu0", Gpu(0, "GPU-evil", "H100")),)
     send(Welcome(Session(spec, slots, 1, time.time(), ""), Snapshot(0.0, 0.0, ()), ()))
     if kind == "leaves":
         return

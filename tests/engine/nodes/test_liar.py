@@ -5,6 +5,7 @@ import contextlib
 import sys
 import time
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock
@@ -17,7 +18,7 @@ from gmg_tui.engine.attempts.attempt import Outcome, StopCause, Task
 from gmg_tui.engine.launchers.launcher import Launcher
 from gmg_tui.engine.nodes.node import Node
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
-from gmg_tui.engine.nodes.states import AttemptReport, Report, SlotReport, decode_result, sanitize
+from gmg_tui.engine.nodes.states import AttemptReport, Report, SlotReport, check_slots, decode_result, sanitize
 from gmg_tui.engine.workers.restart_policy import HEALTHY_S
 from gmg_tui.model import (
     NO_ATTEMPT,
@@ -26,6 +27,7 @@ from gmg_tui.model import (
     Checkpoint,
     Curve,
     Fps,
+    Gpu,
     GpuSample,
     NodesSpec,
     Severity,
@@ -76,7 +78,7 @@ _TROUBLE = {
 }
 
 
-@pytest.mark.parametrize("kind", ["slots", "no slots", "many slots", "twice", *_TROUBLE], indirect=True)
+@pytest.mark.parametrize("kind", ["slots", "no slots", "many slots", "twice", "with GPU", *_TROUBLE], indirect=True)
 async def test_what_no_agent_sends_ends_its_connection(kind: str) -> None:
     trouble = _TROUBLE.get(kind, "it reports invalid slots")
     async with running(spec_for(*ENDLESS, nodes=_NODES)) as run:
@@ -251,6 +253,23 @@ def test_texts_of_a_node_are_no_longer_than_a_line_of_output() -> None:
     failure = Failure(FailureKind.SCRIPT, "x" * 100_000, "y" * 100_000)
     report = AttemptReport(1, Worker("n1/cpu0", 0, WorkerState.FAILED, reason="z" * 100_000), None, Outcome(failure))
     assert len(msgspec.json.encode(sanitize(report))) < 30_000
+
+
+@pytest.mark.parametrize(
+    ("slot", "cpu", "valid"),
+    [
+        (Slot("n1/cpu0"), 1, True),
+        (Slot("n1/cpu0"), None, False),
+        (Slot("n1/gpu0", Gpu(0, "GPU-1-2", "H100")), None, True),
+        (Slot("n1/gpu0-mig1", Gpu(0, "MIG-GPU-1-2/1/0", "H100")), None, True),
+        (Slot("n1/gpu0", Gpu(0, "GPU-1-2", "H100")), 1, False),
+        (Slot("n1/gpu0", Gpu(0, "", "H100")), None, False),
+        (Slot("n1/gpu0", Gpu(0, "n2/cpu0", "H100")), None, False),
+    ],
+)
+def test_a_node_shares_no_gpu_with_slots_of_others(slot: Slot, cpu: int | None, valid: bool) -> None:
+    with nullcontext() if valid else pytest.raises(GmgError, match="invalid slots"):
+        check_slots((slot,), "n1", spec_for(cpu=cpu))
 
 
 def test_amounts_too_small_for_ratios_are_unknown() -> None:
