@@ -7,11 +7,10 @@ from pathlib import Path
 
 from msgspec import structs
 
-from gmg_tui.model import Attempt, Checkpoint, JobRecord, QueueAction, SweepSpec, WorkerState, units
+from gmg_tui.model import Attempt, Checkpoint, JobRecord, QueueAction, SweepSpec, WorkerState, merge_checkpoints, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.jobs import SKIPPED
 from gmg_tui.model.tried import TriedArguments
-from gmg_tui.scripts import checkpoints
 from gmg_tui.scripts.probe.counts import collect_abandoned
 from gmg_tui.session.store.reader import open_store
 from gmg_tui.session.store.writer import StoreWriter
@@ -254,7 +253,7 @@ def _restore(record: JobRecord, slots: int, abandoned: _Abandoned, *, retry_fail
 def _with_abandoned(attempt: Attempt, abandoned: _Abandoned) -> Attempt:
     """Returns the attempt with the checkpoints that a killed engine may not have read."""
     saved = (file for file in abandoned.get(attempt.pid or 0, ()) if file.saved >= attempt.started)
-    return structs.replace(attempt, checkpoints=checkpoints.merge(attempt.checkpoints, saved))
+    return structs.replace(attempt, checkpoints=merge_checkpoints(attempt.checkpoints, saved))
 
 
 def _width_error(record: JobRecord, slots: int) -> str:

@@ -1,6 +1,8 @@
 """An attempt: one process of a worker, and its results so far."""
 
+import heapq
 import math
+from collections import Counter
 from collections.abc import Iterable
 from itertools import islice
 from typing import Literal, Self
@@ -76,6 +78,29 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True):
     """The last reported progress when it was saved, such as `iteration 1,200`."""
     is_export: bool = False
     """True for a file that scripts usually cannot resume from, such as a compiled policy."""
+    node: str = ""
+    """Name of the node that reported it to the session's engine; empty for the engine's own machine."""
+
+
+MAX_JOB_CHECKPOINTS, _MAX_NODE_CHECKPOINTS = 100, 20
+"""Newest checkpoints to keep of a job, and of those from one node, which must not crowd out the others."""
+
+
+def merge_checkpoints(*lists: Iterable[Checkpoint], limit: int = MAX_JOB_CHECKPOINTS) -> tuple[Checkpoint, ...]:
+    """Merges lists of checkpoints by time. Returns the newest, one per path and node, oldest first.
+
+    Keeps the order within each list: the system clock may have been set back in between.
+    """
+    by_path: dict[tuple[str, str], Checkpoint] = {}
+    for checkpoint in heapq.merge(*lists, key=lambda checkpoint: checkpoint.saved):
+        by_path.pop((checkpoint.path, checkpoint.node), None)  # moves it to the end
+        by_path[checkpoint.path, checkpoint.node] = checkpoint
+    kept, counts = list[Checkpoint](), Counter[str]()
+    for checkpoint in reversed(by_path.values()):
+        counts[checkpoint.node] += 1
+        if not checkpoint.node or counts[checkpoint.node] <= _MAX_NODE_CHECKPOINTS:
+            kept.append(checkpoint)
+    return tuple(reversed(kept[:limit]))
 
 
 _MAX_BRIEF_BYTES, _MAX_BRIEF_CHARS, _MAX_BRIEF_METRICS = 8 << 10, 200, 32

@@ -3,17 +3,14 @@
 The workers of a group are the ranks of one job: they start, end and restart together.
 """
 
-import heapq
 from collections.abc import Sequence
 
 from msgspec import Struct, structs
 
 from gmg_tui.model.alert import Alert
-from gmg_tui.model.attempt import NO_ATTEMPT, Attempt, Checkpoint, Fps, Progress, mean, sum_known
+from gmg_tui.model.attempt import NO_ATTEMPT, Attempt, Fps, Progress, mean, merge_checkpoints, sum_known
 from gmg_tui.model.states import Moment, Phase, WorkerState
 
-MAX_JOB_CHECKPOINTS = 100
-"""Newest checkpoints to keep of a job, over all ranks and attempts: enough that no rank crowds out the others."""
 _SAVING = "saving"
 """Displayed as the state while Genesis is saving its kernels."""
 _LOST = "lost"
@@ -225,10 +222,6 @@ def combine_ranks(attempts: Sequence[Attempt]) -> Attempt:
     nans = (alert for attempt in attempts for alert in attempt.alerts if alert.kind == "nan")
     nan = min(nans, key=lambda alert: alert.since, default=None)
     peaks_mib = [attempt.memory_peak_mib for attempt in attempts if attempt.memory_peak_mib is not None]
-    saved = dict[str, Checkpoint]()
-    for checkpoint in heapq.merge(*(attempt.checkpoints for attempt in attempts), key=lambda file: file.saved):
-        saved.pop(checkpoint.path, None)  # moves it to the end
-        saved[checkpoint.path] = checkpoint
     return structs.replace(
         lead,
         fps=fps,
@@ -237,5 +230,5 @@ def combine_ranks(attempts: Sequence[Attempt]) -> Attempt:
         power_mean_w=power_w,
         energy_j=sum_known(attempt.energy_j for attempt in attempts),
         alerts=(*(alert for alert in lead.alerts if alert.kind != "nan"), *([nan] if nan is not None else ())),
-        checkpoints=tuple(saved.values())[-MAX_JOB_CHECKPOINTS:],
+        checkpoints=merge_checkpoints(*(attempt.checkpoints for attempt in attempts)),
     )

@@ -1,6 +1,5 @@
 """Checkpoints: the files that a script has saved, and the choice of one to continue from."""
 
-import heapq
 import os
 import socket
 import stat
@@ -15,8 +14,7 @@ from msgspec import structs
 
 from gmg_tui.machine.files import components
 from gmg_tui.machine.folders import OVERFLOW_ID, owners, unmapped_id, user_name
-from gmg_tui.model import Attempt, Checkpoint
-from gmg_tui.model.worker import MAX_JOB_CHECKPOINTS
+from gmg_tui.model import Attempt, Checkpoint, merge_checkpoints
 
 MAX_CHECKPOINTS = 20
 """Maximum checkpoints to keep per attempt, the newest, unless it began with more."""
@@ -75,24 +73,12 @@ class Trust(NamedTuple):
         return None
 
 
-def merge(*lists: Iterable[Checkpoint], limit: int = MAX_JOB_CHECKPOINTS) -> tuple[Checkpoint, ...]:
-    """Merges lists of checkpoints by time. Returns the newest, one per path, oldest first.
-
-    Keeps the order within each list: the system clock may have been set back in between.
-    """
-    by_path: dict[str, Checkpoint] = {}
-    for checkpoint in heapq.merge(*lists, key=lambda checkpoint: checkpoint.saved):
-        by_path.pop(checkpoint.path, None)
-        by_path[checkpoint.path] = checkpoint
-    return tuple(by_path.values())[-limit:]
-
-
 def before_nan(*ranks: Attempt) -> tuple[Checkpoint, ...]:
     """Returns the checkpoints that any of an attempt's `ranks` saved before a metric became NaN.
 
     If the attempt itself saved none before that, also drops the one that it continued from, as that one leads to NaN.
     """
-    saved, origins = merge(*(rank.checkpoints for rank in ranks)), {rank.continued_from for rank in ranks}
+    saved, origins = merge_checkpoints(*(rank.checkpoints for rank in ranks)), {rank.continued_from for rank in ranks}
     nan = min((alert.since for rank in ranks for alert in rank.alerts if alert.kind == "nan"), default=None)
     if nan is None:
         return saved
@@ -120,7 +106,7 @@ def newest_intact(checkpoints: Sequence[Checkpoint], trust: Trust) -> Checkpoint
 
 def relocate(checkpoints: Iterable[Checkpoint], found: Checkpoint) -> tuple[Checkpoint, ...]:
     """Returns the checkpoints with `found`, from `newest_intact`, under its current path."""
-    return merge(found if structs.replace(old, path=found.path) == found else old for old in checkpoints)
+    return merge_checkpoints(found if structs.replace(old, path=found.path) == found else old for old in checkpoints)
 
 
 def _current_path(checkpoint: Checkpoint) -> str:

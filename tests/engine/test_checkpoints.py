@@ -21,8 +21,9 @@ from gmg_tui.model import (
     Severity,
     WorkerState,
     combine_ranks,
+    merge_checkpoints,
 )
-from gmg_tui.scripts.checkpoints import MAX_CHECKPOINTS, Trust, before_nan, merge, newest_intact
+from gmg_tui.scripts.checkpoints import MAX_CHECKPOINTS, Trust, before_nan, newest_intact
 from gmg_tui.session.protocol import Action
 from tests.patience import alive, eventually
 
@@ -258,13 +259,22 @@ def test_no_rank_pushes_out_the_checkpoints_of_the_others() -> None:
 
 def test_the_ledger_keeps_the_newest_of_each_path() -> None:
     many = [Checkpoint(f"/{number}", number) for number in range(30)]
-    kept = merge(
+    kept = merge_checkpoints(
         many, [Checkpoint("/latest", 35.0), Checkpoint("/latest", 36.0), Checkpoint("/29", 40.0)], limit=MAX_CHECKPOINTS
     )
     assert len(kept) == MAX_CHECKPOINTS
     assert [(each.path, each.saved) for each in kept[-2:]] == [("/latest", 36.0), ("/29", 40.0)]
     set_back = [Checkpoint("/before", 40.0), Checkpoint("/after", 30.0)]
-    assert merge(set_back)[-1].path == "/after", "the system clock has been set back in between"
+    assert merge_checkpoints(set_back)[-1].path == "/after", "the system clock has been set back in between"
+
+
+def test_no_node_pushes_out_the_checkpoints_that_others_have_saved() -> None:
+    own = [Checkpoint(f"/{number}", number) for number in range(30)]
+    theirs = [Checkpoint(f"/{number}", 100.0 + number, node="n1") for number in range(10)]
+    lies = [Checkpoint(f"/lie/{number}", 200.0 + number, node="evil") for number in range(200)]
+    assert {*own, *theirs} < {*merge_checkpoints(own, theirs, lies)}
+    again = [structs.replace(each, saved=300.0, node="evil") for each in own]
+    assert {*own} < {*merge_checkpoints(merge_checkpoints(own, again), lies)}
 
 
 @pytest.mark.parametrize("is_renamed", [False, True])

@@ -240,7 +240,9 @@ class RemoteAttempt:
             number = self.task.attempt_number(self.assignment.task.rendezvous)
             known, now = self.task.checkpoints, clock.now()
             saved = [
-                structs.replace(checkpoint, saved=min(max(checkpoint.saved, self._assigned_at), now))
+                structs.replace(
+                    checkpoint, saved=min(max(checkpoint.saved, self._assigned_at), now), node=self._node.name
+                )
                 for checkpoint in newest.checkpoints
                 if checkpoint not in known
             ]
