@@ -34,6 +34,8 @@ _AMOUNT = re.compile(r"[\d:.]+")
 _LOST = re.compile(r"^(\S+: lost since [\d:]+).*")
 """The note on a lost node; the group captures all but the reason, which may change."""
 _MIN_STATUS_INTERVAL_S = 5.0
+_MAX_REPORTED = 1000
+"""Maximum number of notes to remember as reported."""
 _WAITING_STATES = frozenset({WorkerState.WAITING, WorkerState.RESTARTING, WorkerState.STOPPING})
 
 
@@ -49,7 +51,7 @@ class Reporter:
         """The last reported state of each worker and group."""
         self._last_alerts: dict[str, dict[str, str]] = {}
         """The last reported alerts of each worker and job, and of each group: texts without amounts, by kind."""
-        self._reported: set[tuple[str, str]] = set()
+        self._reported: dict[tuple[str, str], None] = {}
         """The subjects and texts of notes that are reported only once."""
         self.jobs_reported = 0
         """The number of jobs reported, not counting those restarted since."""
@@ -187,7 +189,9 @@ class Reporter:
     def _once(self, subject: str, text: str, line: str) -> Iterator[str]:
         """Yields the line unless the text was already reported for the subject."""
         if (subject, text) not in self._reported:
-            self._reported.add((subject, text))
+            self._reported[subject, text] = None
+            if len(self._reported) > _MAX_REPORTED:
+                del self._reported[next(iter(self._reported))]
             yield line
 
     def status_line(self, snapshot: Snapshot) -> str | None:

@@ -20,8 +20,9 @@ from gmg_tui import session
 from gmg_tui import session as sessions
 from gmg_tui.cli.prestart import PrestartedEngine
 from gmg_tui.engine.scheduling import queue_scheduler
+from gmg_tui.engine.scheduling.allotment import Allotment, allot
 from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
-from gmg_tui.engine.scheduling.slot_board import Allotment, SlotBoard, allot
+from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.jobs import job_queue
 from gmg_tui.jobs.job_queue import JobQueue

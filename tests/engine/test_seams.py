@@ -308,6 +308,25 @@ def test_the_pauses_of_a_slot_that_is_never_ready_double_until_a_job_ends_there(
     assert board.pause("cpu0", "no answer") == first
 
 
+def test_a_job_that_loses_its_slots_again_and_again_waits_longer_each_time_and_others_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its group may have ranks on good nodes, and a faulty node any number of slots."""
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    queue = JobQueue([JobRecord(1, "job-1", position=1.0), JobRecord(2, "job-2", position=2.0)])
+    engine_slot = EngineSlot(Slot("cpu0"), 0, 1)
+    board = SlotBoard({"cpu0": engine_slot}, queue)
+    assert [board.hold(1) for _ in range(9)] == [0.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]
+    assert board.next().job == 2
+    assert board.wait_reason(1) == "for 5:00: it has lost its slot again and again"
+    now += 301.0
+    assert board.next().job == 1
+    assert board.hold(1, was_healthy=True) == 0.0
+    board.judge(engine_slot, MagicMock(state=WorkerState.FINISHED, task=MagicMock(job=1)))
+    assert board.hold(1) == 0.0
+
+
 def test_a_job_that_fails_on_lost_gpus_again_and_again_stays_failed() -> None:
     engine_slot = EngineSlot(Slot("gpu0", Gpu(0, "GPU-0", "H100")), 0, 1)
     engine_slot.sample = GpuSample("GPU-0", error="lost", lost=True)

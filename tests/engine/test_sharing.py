@@ -6,8 +6,9 @@ import signal
 import pytest
 from msgspec import structs
 
+from gmg_tui.engine.scheduling.allotment import Allotment
 from gmg_tui.engine.scheduling.packing import Packing, Running
-from gmg_tui.engine.scheduling.slot_board import Allotment, SlotBoard
+from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.jobs.job_queue import JobQueue
 from gmg_tui.machine.gpu.free import Leases
@@ -179,6 +180,15 @@ def test_packing_is_compared_with_one_job_after_some_seconds_of_both(
     phases: list[tuple[int, int | None, float]], reports: list[str]
 ) -> None:
     assert _packing(2, *phases) == reports
+
+
+def test_few_numbers_of_environments_are_compared_however_often_they_change() -> None:
+    packing, now = Packing(2, lambda _: None), 0.0
+    for n_envs in range(1, 200):
+        for _ in range(15):
+            packing.add("A", [Running(1, n_envs, 1.0)], now := now + 1.0)
+            packing.add("B", [Running(2, int(now), 1.0)], now)  # never warm
+    assert list(packing._totals) == [(1, n_envs) for n_envs in range(200 - 64, 200)]
 
 
 async def test_a_session_leases_its_gpus_while_workers_run_however_it_ends(sim: Sim) -> None:

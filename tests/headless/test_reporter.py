@@ -217,3 +217,11 @@ def test_each_loss_of_a_node_is_printed_once() -> None:
         "notes may be older than what stands beside them"
     )
     assert lost(9.0, "No route to host") == ["sim-1: b: lost since 12:00:09: No route to host"]
+
+
+def test_few_notes_are_remembered_however_many_a_node_reports() -> None:
+    reporter = Reporter(_SESSION)
+    for number in range(3000):
+        note = Alert("output", Severity.INFO, f"note {'x' * number}", 0.0)
+        assert [*reporter.report_changes(_snapshot(number, replace(_running(100.0), alerts=(note,))))]
+    assert len(reporter._reported) == 1000

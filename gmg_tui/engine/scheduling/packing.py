@@ -11,6 +11,8 @@ _WARM_UP_S = 12.0
 _SAMPLES = 20
 """Samples of each combination, one per second, needed to compare them."""
 _MIN_DIFFERENCE_PCT = 1.0
+_MAX_COMBINATIONS = 64
+"""Maximum number of combinations compared; the oldest is dropped."""
 
 
 class Running(NamedTuple):
@@ -27,7 +29,7 @@ class Packing:
     def __init__(self, per_gpu: int, report: Callable[[str], None]) -> None:
         self._per_gpu, self._report = per_gpu, report
         self._running: dict[str, tuple[Hashable, float]] = {}
-        """The attempts running on each GPU, and the time (monotonic seconds) of their last change."""
+        """The attempts running on each GPU with their environments, and the time (monotonic seconds) of their last change."""
         self._totals: dict[tuple[int, int | None], list[float]] = {}
         """Total rates, by number of jobs and environments per job."""
 
@@ -45,13 +47,15 @@ class Packing:
 
     def add(self, gpu: str, running: Sequence[Running], now: float) -> None:
         """Adds a sample of the jobs on one GPU."""
-        attempts = frozenset(job.attempt for job in running)
+        attempts = frozenset((job.attempt, job.n_envs) for job in running)
         if self._running.get(gpu, (None, 0.0))[0] != attempts:
             self._running[gpu] = attempts, now
         size = running[0].n_envs if running else None
         if any(job.n_envs != size for job in running) or not running or now - self._running[gpu][1] < _WARM_UP_S:
             return
         totals = self._totals.setdefault((len(running), size), [])
+        if len(self._totals) > _MAX_COMBINATIONS:
+            del self._totals[next(iter(self._totals))]
         if len(totals) < _SAMPLES:
             totals.append(sum(job.rate for job in running))
             if (advice := self._compare()) is not None:

@@ -147,7 +147,8 @@ class QueueScheduler:
         if unready is not None:
             was_healthy = unready.outcome is not None and unready.outcome.running_s >= HEALTHY_S
             pause_s = self.board.pause(unready.slot.name, unready.unready or "", was_healthy=was_healthy)
-            asyncio.get_running_loop().call_later(pause_s, self._wake.set)
+            for wait_s in (pause_s, self.board.hold(run.number, was_healthy=was_healthy)):
+                asyncio.get_running_loop().call_later(wait_s, self._wake.set)
         is_open = self.source is None or not self.source.ended
         if unready is not None and is_open and not run.stopped:
             return self._recorder.release(lead, state=waiting, reason=None, ended=None)

@@ -2,11 +2,11 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from gmg_tui.engine import clock
+from gmg_tui.engine.scheduling.allotment import Allotment, allot
 from gmg_tui.engine.scheduling.packing import free_mib, shortage
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
@@ -23,47 +23,6 @@ _UNREADY_PAUSE_S, _MAX_UNREADY_PAUSE_S = 5.0, 300.0
 _MAX_LOSSES = 3
 LOST_GPU_GRACE_S = 60.0
 """Bench a GPU that is lost for this long."""
-
-
-class Allotment(NamedTuple):
-    """The next job with its slots, or with those reserved for it while it waits for more."""
-
-    job: int | None = None
-    """Number of the job; None if none can start or has slots reserved."""
-    slots: tuple[str, ...] = ()
-    """Its slots in order, or those reserved for it."""
-    missing: int = 0
-    """Number of slots that it still needs."""
-
-
-def allot(
-    jobs: Iterable[JobRecord],
-    free: Sequence[str],
-    usable: Sequence[str],
-    may_run: Callable[[JobRecord, str], bool] = lambda *_: True,
-) -> Allotment:
-    """Returns the first waiting job that can start or reserve slots: first come, first served.
-
-    A job that needs several slots reserves free ones until it has enough; otherwise smaller jobs behind it would take each
-    slot as it becomes free, and the job would wait forever.
-
-    `free` slots are ready now, `usable` ones now or later; `may_run` excludes further slots for a given job.
-    """
-    refused: set[tuple[object, ...]] = set()
-    for job in jobs:
-        allowed = tuple(slot for slot in usable if may_run(job, slot))
-        requirement = job.width, job.only, allowed
-        if requirement in refused:
-            continue
-        fitting = [slot for slot in free if job.only in (None, slot) and slot in allowed]
-        if len(fitting) >= job.width:
-            return Allotment(job.number, tuple(fitting[: job.width]))
-        refused.add(requirement)
-        if job.only is None and 1 < job.width <= len(allowed):
-            return Allotment(job.number, tuple(fitting), job.width - len(fitting))
-        if not free:
-            break
-    return Allotment()
 
 
 @dataclass
@@ -114,6 +73,8 @@ class SlotBoard:
         self._cards = {engine_slot.gpu_uuid or name: _Card() for name, engine_slot in slots.items()}
         self._requeued: dict[int, _Card] = {}
         """Requeued jobs, each with the GPU it failed on: a job that fails on two GPUs stays failed."""
+        self._held: dict[int, tuple[float, float]] = {}
+        """Jobs that lost their slots: the seconds to hold each back, and until when, monotonic seconds."""
         self._losses = Counter[int]()
         """How often each job failed on a lost GPU."""
         self._witnesses: dict[int, _Card] = {}
@@ -151,6 +112,17 @@ class SlotBoard:
         card.pause_s = min(max(_UNREADY_PAUSE_S, longer_s), _MAX_UNREADY_PAUSE_S)
         card.unready, card.paused_until = reason, time.monotonic() + card.pause_s
         return card.pause_s
+
+    def hold(self, job: int, *, was_healthy: bool = False) -> float:
+        """Holds a job back that lost its slots, longer each time in a row. Returns the seconds; the first time 0."""
+        last_s, _ = self._held.get(job, (None, 0.0))
+        hold_s = 0.0 if last_s is None or was_healthy else min(max(_UNREADY_PAUSE_S, 2 * last_s), _MAX_UNREADY_PAUSE_S)
+        self._held[job] = hold_s, time.monotonic() + hold_s
+        return hold_s
+
+    def _held_s(self, job: int) -> float:
+        """Returns the seconds for which a job is still held back; not positive if it is not."""
+        return self._held[job][1] - time.monotonic() if job in self._held else 0.0
 
     def set_awaited(self, reasons: Mapping[str, str]) -> bool:
         """Closes the slots of GPUs used by others (`reasons` by UUID), opens the rest. Returns True if any changed."""
@@ -215,6 +187,7 @@ class SlotBoard:
     def judge(self, engine_slot: EngineSlot, worker: Worker) -> tuple[int, ...]:
         """Judges a slot's GPU by how a job ended. Returns the jobs to requeue, the worker's own last, if any."""
         self._card(engine_slot).pause_s = 0.0
+        self._held.pop(worker.task.job or 0, None)
         failure, attempt, job, sample = worker.failure, worker.attempt, worker.task.job, engine_slot.sample
         is_stopped = worker.state is WorkerState.STOPPED
         if engine_slot.gpu_uuid is None or is_stopped or attempt is None or job is None:
@@ -284,7 +257,12 @@ class SlotBoard:
         return self._allotment
 
     def _may_run(self, job: JobRecord, slot: str) -> bool:
-        """Returns False if the GPU is suspected, unless the job failed on another suspect, or if memory is short."""
+        """Returns False if the job is held back, if memory is short, or if the GPU is suspected.
+
+        A job that failed on another suspect shows whether this one works.
+        """
+        if self._held_s(job.number) > 0:
+            return False
         card, witnessed = self._card(self.slots[slot]), self._witnesses.get(job.number)
         is_suspected = card is witnessed or (card.suspected is not None and witnessed is None)
         return not is_suspected and self._shortage(job, slot) is None
@@ -364,8 +342,10 @@ class SlotBoard:
         return f"the waiting jobs need {units.count(min(widths), 'slot')} at once"
 
     def wait_reason(self, number: int) -> str | None:
-        """Returns the wait reason of a job that has reserved slots or fits on no free GPU; None for others."""
+        """Returns the wait reason of a job that is held back, has reserved slots or fits on no free GPU; None for others."""
         reserved, record = self._allotment, self.queue.records[number]
+        if (held_s := self._held_s(number)) > 0:
+            return f"for {units.span(held_s)}: it has lost its slot again and again"
         if not reserved.missing or reserved.job != number:
             waits = record.state is WorkerState.WAITING
             idle = [name for name in self._usable() if name not in self.jobs and record.only in (None, name)]
