@@ -197,6 +197,10 @@ def _workers_text(workers: Sequence[Worker]) -> str:
     return worker.slot if worker.job is None else f"job {worker.job} ({worker.job_name}) on {worker.slot}"
 
 
+_MAX_LINE_CHARS = 1000
+"""Maximum length of a text to search for: in a browser, viewers who may change nothing can paste any."""
+
+
 class LineBar(Input):
     """An input line that applies its text as the user types; `enter` keeps the text, `escape` drops it."""
 
@@ -206,7 +210,7 @@ class LineBar(Input):
     ]
 
     def __init__(self, value: str, placeholder: str, apply: Callable[[str], object]) -> None:
-        super().__init__(value, placeholder=placeholder, compact=True)
+        super().__init__(value, placeholder=placeholder, compact=True, max_length=_MAX_LINE_CHARS)
         self.cursor_blink = False  # blinking costs traffic on a slow connection
         self._apply, self._applied = apply, value
         self._timer: asyncio.TimerHandle | None = None

@@ -47,6 +47,13 @@ _pieces = st.sampled_from(
 )
 
 
+async def test_a_long_word_is_found_and_its_pattern_stays_small(tmp_path: Path) -> None:
+    word = "abcdefghij" * 100
+    file = _file(tmp_path, f"{word}\n{word[:-1]}\nabc\x1b[1m{word[3:]}\n".encode())
+    assert len(await _found(file, word)) == 2
+    assert len(Query("x" * 100_000).raw.pattern) < 500
+
+
 @settings(deadline=None)
 @given(st.lists(_pieces, max_size=60), st.integers(1, 5), st.integers(2, 40))
 def test_pages_up_and_down_have_each_line_once(

@@ -17,6 +17,8 @@ from gmg_tui.ui.drawing import Row, safe
 MAX_SHOWN_CHARS: Final = 610
 """Maximum characters to show of a line."""
 _WORD: Final = re.compile(r"[A-Za-z0-9]+")
+_MAX_RAW_CHARS = 20
+"""Maximum characters to compare in the bytes of a line: the pattern's size is the square of it."""
 _STYLES: Final = {Severity.INFO: "text", Severity.WARNING: "warn", Severity.ERROR: "error"}
 
 
@@ -82,7 +84,7 @@ class Query:
     def __init__(self, text: str = "") -> None:
         self.text = text
         self.pattern = re.compile(re.escape(text) if text else r"(?!)", re.IGNORECASE)
-        word = max(_WORD.findall(text), key=len, default="").lower()
+        word = max(_WORD.findall(text), key=len, default="").lower()[:_MAX_RAW_CHARS]
         self.raw = re.compile("|".join([word, *(f"{word[:cut]}\x1b" for cut in range(1, len(word)))]).encode())
 
     def spans(self, row: LogRow) -> list[tuple[int, int]]:
