@@ -12,8 +12,8 @@ from gmg_tui import session as sessions
 from gmg_tui.cli.attach import await_end, is_terminal
 from gmg_tui.cli.printing import note
 from gmg_tui.engine.notify import FINISH_TIMEOUT_S
-from gmg_tui.model import Session, Snapshot, WorkerState, units
-from gmg_tui.model.errors import GmgError
+from gmg_tui.model import RunSpec, Session, Snapshot, WorkerState, units
+from gmg_tui.model.errors import GmgError, join_words
 from gmg_tui.scripts.torchrun import stop_timeout_s
 from gmg_tui.session.client import ANSWER_TIMEOUT_S, EngineClient
 from gmg_tui.session.protocol import Update
@@ -122,6 +122,7 @@ async def _stop_session(entry: sessions.SessionEntry, clients: set[EngineClient]
         if (ended := sessions.inspect(entry.folder)) is not None and ended.state == "lost":
             raise GmgError(ended.remark, 1)
         note(f"{entry.name} has ended")
+    _warn_of_lost_nodes(snapshot, session.spec)
     reasons = [(worker.slot, worker.reason or "") for worker in snapshot.workers]
     if survivors := [f"{slot} {reason}" for slot, reason in reasons if reason.startswith(_UNKILLABLE_PREFIX)]:
         raise GmgError("; ".join(survivors), 1)
@@ -136,6 +137,15 @@ def _unstopped_text(snapshot: Snapshot) -> str:
     signals = {worker.slot: worker.signal_sent for worker in snapshot.workers if worker.state is WorkerState.STOPPING}
     ignoring = [f"{slot} ({sent})" for slot, sent in signals.items() if sent and sent != signal.SIGINT.name]
     return f"still running: {', '.join(ignoring)}" if ignoring else ""
+
+
+def _warn_of_lost_nodes(snapshot: Snapshot, spec: RunSpec) -> None:
+    """Prints a warning about the workers on lost nodes, which the engine cannot stop."""
+    if lost := [node.name for node in snapshot.nodes if node.lost_since is not None]:
+        from gmg_tui.engine.nodes.states import orphan_end_s  # only for a session with nodes
+
+        wait = f"workers there may run on for {units.span(orphan_end_s(spec))}; do not continue the session before"
+        note(f"{join_words(lost)} {'is' if len(lost) == 1 else 'are'} lost: {wait}")
 
 
 def _unfreeze_hint(session: Session) -> str:

@@ -10,11 +10,11 @@ import pexpect
 import pytest
 from msgspec.structs import replace
 
-from gmg_tui.model import Alert, Fps, JobRecord, Rank, Severity, SweepSpec, WorkerState
+from gmg_tui.model import Alert, Fps, JobRecord, NodeView, Rank, Severity, SweepSpec, WorkerState
 from tests.cli.scripted import COMMAND, Done, ScriptedEngine, environ, in_process
 from tests.patience import LONG_S
 from tests.rates import rate
-from tests.workers import alerts
+from tests.workers import alerts, changed
 
 
 async def _start(*words: str) -> Process:
@@ -187,6 +187,21 @@ async def test_stop_and_attach_without_a_running_session_fail_with_one_line() ->
         assert err.count("\n") == 1
     async with ScriptedEngine():
         assert "gmg-tui logs sim-2 -f" in (await _gmg("attach")).stderr
+
+
+async def test_stop_says_that_workers_on_a_lost_node_may_run_on() -> None:
+    async with ScriptedEngine() as engine:
+        process = await _start("stop", "sim-1")
+        await engine.ends.get()
+        engine.snapshot = changed(engine.snapshot, nodes=(NodeView("n1"), NodeView("n2", lost_since=1.0)))
+        engine.end_all(WorkerState.STOPPED)
+        await engine.left.wait()
+        await engine.leave(ended=True)
+        _, err = await process.communicate()
+    assert err.decode().splitlines()[1:] == [
+        "sim-1 has ended",
+        "n2 is lost: workers there may run on for 1:35; do not continue the session before",
+    ]
 
 
 async def test_ls_counts_the_jobs_of_a_sweep() -> None:

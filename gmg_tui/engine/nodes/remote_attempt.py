@@ -18,11 +18,11 @@ from gmg_tui.engine import clock
 from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, StopCause, outcome_without_process
 from gmg_tui.engine.attempts.failure import preparation_failure
 from gmg_tui.engine.nodes.states import (
-    STALL_GRACE_S,
     Assignment,
     AttemptReport,
     decode_curves,
     decode_result,
+    orphan_end_s,
     sanitize,
 )
 from gmg_tui.model import (
@@ -31,7 +31,6 @@ from gmg_tui.model import (
     Curve,
     Details,
     HotSpot,
-    RunSpec,
     Sign,
     SpeedFacts,
     Stacks,
@@ -48,17 +47,9 @@ if TYPE_CHECKING:
     from gmg_tui.engine.nodes.node import Node
     from gmg_tui.engine.workers.worker import Worker
 
-_ORPHAN_MARGIN_S = 10.0
-"""Time allowed to a lost node's agent beyond that after which it should have ended its workers."""
 _END_REPORT_TIMEOUT_S = 9.0
 """Time limit for the report of an attempt's end after SIGKILL; the agent waits 5 s for SIGKILL to take effect."""
 _keys = count(1)
-
-
-def orphan_end_s(spec: RunSpec) -> float:
-    """Returns the seconds after which the agent of a lost node must have ended its workers."""
-    wait_s = spec.nodes.orphan_wait_s if spec.nodes is not None else 0.0
-    return wait_s + STALL_GRACE_S + torchrun.stop_timeout_s(spec) + _ORPHAN_MARGIN_S
 
 
 _Answer = TypeVar("_Answer", Details, SpeedFacts, Stacks)

@@ -26,12 +26,15 @@ from gmg_tui.model.jobs import MAX_NAMES
 from gmg_tui.model.text import encode_lossy
 from gmg_tui.scripts.probe.counts import MAX_ENVIRONMENTS, MAX_RATE
 from gmg_tui.scripts.readers.reported import to_encodable
+from gmg_tui.scripts.torchrun import stop_timeout_s
 from gmg_tui.session.store.database import encode, encode_nan, restore_nan
 
 _T = TypeVar("_T")
 
 STALL_GRACE_S = 60.0
 """Additional time that an agent waits for its session's engine while connected: the network may stall."""
+_ORPHAN_MARGIN_S = 10.0
+"""Time allowed to a lost node's agent beyond that after which it should have ended its workers."""
 MAX_PORTS = 8
 """Maximum number of ports in a report; groups that need more wait for the next report."""
 _MAX_ATTEMPTS = 4096
@@ -76,6 +79,12 @@ class SlotReport(Struct, frozen=True, omit_defaults=True):
         attempt_bytes = encode_lossy(msgspec.msgpack.encode, attempt)
         curves_bytes = encode_lossy(msgspec.msgpack.encode, curves) if curves else b""
         return cls(attempt_bytes, encode(encode_nan(result)).encode(), curves_bytes)
+
+
+def orphan_end_s(spec: model.RunSpec) -> float:
+    """Returns the seconds after which the agent of a lost node must have ended its workers."""
+    wait_s = spec.nodes.orphan_wait_s if spec.nodes is not None else 0.0
+    return wait_s + STALL_GRACE_S + stop_timeout_s(spec) + _ORPHAN_MARGIN_S
 
 
 def decode_result(data: bytes) -> dict[str, Any]:
