@@ -91,6 +91,8 @@ class Node:
         self._ports: list[int] = []
         """Free ports of the node, not yet given to a group."""
         self._reported = asyncio.Event()
+        self._sizes: dict[tuple[str, str], int] = {}
+        """Sizes in bytes of the slots' last reports, by slot and field: the last ones are kept."""
         self._logs = LogCopies(Path(spec.folder), spec.log_max_bytes)
         self._copies_logs = False
         """True if logs must be copied: the node does not share the session's folder."""
@@ -214,9 +216,14 @@ class Node:
         report = states.decode(body, states.Report)
         self._address, self._ports = report.address, list(report.ports)
         self._reported.set()
-        for field, max_bytes in states.MAX_FIELD_BYTES.items():
-            if (size := sum(len(getattr(each, field)) for each in report.attempts.values())) > max_bytes:
-                raise GmgError(f"its agent reports too much: {size:,} bytes ({field})", 1)
+        sizes = {key: size for key, size in self._sizes.items() if key[0] in self.attempts}
+        for field, (max_sent_bytes, max_kept_bytes) in states.MAX_FIELD_BYTES.items():
+            sent = {(slot, field): len(getattr(each, field)) for slot, each in report.attempts.items()}
+            sizes |= {key: size for key, size in sent.items() if size}
+            kept_bytes, sent_bytes = sum(size for key, size in sizes.items() if key[1] == field), sum(sent.values())
+            if kept_bytes > max_kept_bytes or sent_bytes > max_sent_bytes:
+                raise GmgError(f"its agent reports too much: {kept_bytes:,} bytes ({field})", 1)
+        self._sizes = sizes
         for slot, slot_report in report.attempts.items():
             attempt = self.attempts.get(slot)
             if attempt is None:

@@ -131,8 +131,15 @@ MAX_NODE_BYTES = 4 << 20
 """Size limit of an agent's message about its node, not counting its slots."""
 CURVES_CUTOFF_BYTES = 4 << 20
 """An agent's message omits further curves once those in it exceed this size."""
-MAX_FIELD_BYTES = {"attempt": MAX_NODE_BYTES, "result": 8 << 20, "curves": 2 * CURVES_CUTOFF_BYTES}
-"""Size limits of `SlotReport`'s fields over all slots: a snapshot has all attempts, and results are kept decoded."""
+MAX_FIELD_BYTES = {
+    "attempt": (MAX_NODE_BYTES, MAX_NODE_BYTES),
+    "result": (8 << 20, 8 << 20),
+    "curves": (2 * CURVES_CUTOFF_BYTES, 64 << 20),
+}
+"""Size limits of `SlotReport`'s fields over all slots: in a message, and of the last ones, which are kept.
+
+A snapshot has all attempts; curves are sent in turn.
+"""
 MAX_ANSWER_BYTES = 16 << 20
 """Size limit of an agent's answer to a question."""
 _MAX_CLOCK_LEAD_S = 86_400.0

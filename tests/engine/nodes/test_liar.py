@@ -298,6 +298,26 @@ async def test_curves_are_limited_by_points_and_over_all_slots() -> None:
             node._apply_report(report(points, curves))
 
 
+async def test_the_limits_over_all_slots_hold_for_reports_on_one_slot_each() -> None:
+    """The engine keeps each slot's last report, and a snapshot has all of them."""
+    node = Node("n1", spec_for(nodes=NodesSpec("local")), MagicMock(spec=Launcher), lambda: None, lambda _: None)
+    node.attempts.update({f"n1/cpu{number}": MagicMock() for number in range(256)})
+
+    def report(slot: str) -> None:
+        sent = SlotReport.from_attempt(
+            AttemptReport(1, Worker("", 0, WorkerState.RUNNING, last_line="x" * 200_000)), {}, {}
+        )
+        node._apply_report(msgspec.Raw(msgspec.msgpack.encode(Report({slot: sent}))))
+
+    for _ in range(3):  # the last report of a slot counts once
+        for number in range(20):
+            report(f"n1/cpu{number}")
+    with pytest.raises(GmgError, match=r"its agent reports too much: 4,\d+,\d+ bytes \(attempt\)"):
+        report("n1/cpu20")
+    del node.attempts["n1/cpu0"]
+    report("n1/cpu20")
+
+
 @pytest.mark.parametrize("cause", StopCause)
 async def test_a_stop_that_nobody_here_asked_for_is_a_failure(cause: StopCause) -> None:
     async with _attempt(Task((), {}, 0, 1)) as (attempt, running):
