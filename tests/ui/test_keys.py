@@ -6,11 +6,13 @@ import re
 import time
 from collections.abc import Mapping
 from typing import cast
+from unittest.mock import patch
 
 import pyte
 import pytest
 from msgspec import structs
 from rich.console import Console
+from textual.app import SystemCommand
 from textual.binding import BindingsMap
 from textual.pilot import Pilot
 
@@ -263,6 +265,17 @@ async def test_the_palette_runs_the_same_actions_as_keys() -> None:
         assert asked(app.engine) == [("stop", "gpu0")]
         await _command(pilot, "light", "Use the colours of light.")
         assert app.theme == "gmg-light"
+
+
+async def test_the_palette_finds_commands_beside_a_title_with_the_letters_of_any_query() -> None:
+    """A script chooses the names of results, by which a page can be sorted."""
+    app = play.busy()
+    hostile = SystemCommand("".join(letter * 20 for letter in "restart"), "Sort the rows.", lambda: None)
+    with patch.object(app, "get_system_commands", lambda screen: [*GmgApp.get_system_commands(app, screen), hostile]):
+        async with app.run_test(size=WIDE) as pilot:
+            await press(pilot, "ctrl+p", *"restart")
+            await play.sees(pilot, "Restart (r)")
+            assert "Sort the rows." not in play.shown(app)
 
 
 async def test_the_palette_lists_commands_in_the_order_of_the_help() -> None:
