@@ -43,6 +43,9 @@ class Scope(Enum):
     """As long as the slot exists, whatever runs on it."""
 
 
+_MAX_TEXT_CHARS = 1000
+
+
 class Kind(NamedTuple):
     """A kind of alert."""
 
@@ -273,4 +276,5 @@ class Watch:
         since = sign.since if sign.since is not None else observed_since
         if previous is None and sign.since is None and seen_s < kind.after_s:
             return None
-        return Alert(kind.name, sign.severity or kind.severity, sign.text, since, sign.advice)
+        text, advice = sign.text[:_MAX_TEXT_CHARS], sign.advice[:_MAX_TEXT_CHARS]  # perhaps of many texts of a node
+        return Alert(kind.name, sign.severity or kind.severity, text, since, advice)

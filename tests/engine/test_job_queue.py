@@ -19,7 +19,7 @@ from msgspec import structs
 from gmg_tui import session
 from gmg_tui import session as sessions
 from gmg_tui.cli.prestart import PrestartedEngine
-from gmg_tui.engine.scheduling import queue_scheduler
+from gmg_tui.engine.scheduling import queue_scheduler, slot_board
 from gmg_tui.engine.scheduling.allotment import Allotment, allot
 from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
@@ -247,6 +247,16 @@ async def test_a_trial_whose_slot_is_not_ready_does_not_run_after_the_search_has
     outcome = WorkerState.STOPPED, "the budget is used up"
     queue = await _run_with(MagicMock(ended=True, outcome=lambda _: outcome), monkeypatch)
     assert (Run.started, queue.records[1].state) == ([1], WorkerState.STOPPED)
+
+
+async def test_a_trial_whose_slot_never_gets_ready_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU whose driver hangs: the search would wait for it for ever."""
+    monkeypatch.setattr(slot_board, "_UNREADY_PAUSE_S", 0.01)
+    monkeypatch.setattr(queue_scheduler, "_MAX_TRIAL_HOLD_S", 0.01)
+    source = MagicMock(ended=False, outcome=lambda _: (WorkerState.STOPPED, "not ready"))
+    source.released = lambda record: setattr(source, "ended", record.state.ended)
+    queue = await _run_with(source, monkeypatch)
+    assert (Run.started, queue.records[1].reason) == ([1, 1, 1], "not ready")
 
 
 async def test_a_fault_in_the_search_ends_the_search_and_not_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from gmg_tui.model import Snapshot
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import clean
 from gmg_tui.session import protocol
-from gmg_tui.session.protocol import Answer, Command, Hello, Lines, Question, Topic, Update, Watch, Welcome
+from gmg_tui.session.protocol import Answer, Command, Hello, Lines, Message, Question, Topic, Update, Watch, Welcome
 
 _log = logging.getLogger(__name__)
 
@@ -73,8 +73,8 @@ class Client:
         """Answers requests and sends updates until the client disconnects."""
         supervisor = self._supervisor
         recent = tuple(slot.history.recent(name) for name, slot in supervisor.slots.items())
-        welcome = Welcome(supervisor.session, self._observer.snapshot(), recent, self.readonly)
-        self.writer.write(protocol.frame(welcome))
+        snapshot, readonly = self._observer.snapshot(), self.readonly
+        self.writer.write(_encode_fitting(snapshot, lambda fit: Welcome(supervisor.session, fit, recent, readonly)))
         async with asyncio.TaskGroup() as tasks:
             sending = tasks.create_task(self._send())
             answering: set[asyncio.Task[None]] = set()
@@ -228,6 +228,18 @@ def encode_answer(answer: Answer) -> bytes:
     return data
 
 
+def _encode_fitting(snapshot: Snapshot, make: Callable[[Snapshot], Message]) -> bytes:
+    """Returns the frame of a message with a snapshot, without many details if it is too long: a client must be able to stop."""
+    data = protocol.frame(make(snapshot))
+    if len(data) <= protocol.MAX_MESSAGE_BYTES:
+        return data
+    workers = (
+        structs.replace(worker, newest=worker.newest.brief(), alerts=(), reason=None, advice=None, last_line="")
+        for worker in snapshot.workers
+    )
+    return protocol.frame(make(structs.replace(snapshot, workers=tuple(workers), samples=(), occurred=(), alerts=())))
+
+
 def _newest_fitting(lines: list[bytes]) -> list[bytes]:
     """Returns the newest of `lines`, at most `_MAX_LINES_BYTES` in total, but at least one."""
     sizes = accumulate(len(line) for line in reversed(lines))
@@ -259,10 +271,11 @@ class Updates:
     def encode(self, last: Snapshot | None) -> bytes:
         """Returns a frame with the changes since a client's last snapshot, or with everything if `last` is None."""
         if (frame := self._frames.get(id(last))) is None:
-            update = Update(self.snapshot)
+            snapshot = self.snapshot
             if last is not None:
-                pairs = zip(self.snapshot.workers, last.workers, strict=True)
+                pairs = zip(snapshot.workers, last.workers, strict=True)
                 changed = tuple(worker for worker, earlier in pairs if worker != earlier)
-                update = Update(structs.replace(self.snapshot, workers=changed), partial=True)
-            frame = self._frames[id(last)] = protocol.frame(update)
+                snapshot = structs.replace(snapshot, workers=changed)
+            frame = _encode_fitting(snapshot, lambda fit: Update(fit, partial=last is not None))
+            self._frames[id(last)] = frame
         return frame

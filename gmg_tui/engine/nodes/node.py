@@ -228,13 +228,13 @@ class Node:
             attempt = self.attempts.get(slot)
             if attempt is None:
                 continue
-            encoded, curves = slot_report.attempt, slot_report.curves
-            if (size := len(encoded)) > MAX_ATTEMPT_BYTES or (size := len(curves)) > MAX_SLOT_BYTES:
+            encoded, result, curves = slot_report.attempt, slot_report.result, slot_report.curves
+            if (size := len(encoded)) > MAX_ATTEMPT_BYTES or (size := max(len(result), len(curves))) > MAX_SLOT_BYTES:
                 raise GmgError(f"its agent reports too much: {size:,} bytes on {slot}", 1)
             update = states.sanitize(states.decode(encoded, states.AttemptReport), MAX_ATTEMPT_BYTES)
             states.decode_curves(curves)  # invalid curves end the connection
             try:
-                attempt.apply_report(update, slot_report.result, curves)
+                attempt.apply_report(update, result, curves)
             except Exception:  # an internal error in one attempt must not affect the node
                 _log.exception("%s: a report cannot be applied", slot)
             if self._copies_logs:

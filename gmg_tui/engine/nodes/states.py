@@ -3,6 +3,7 @@
 Each message is a complete state, so the next one makes up for a lost one, and a repeated one changes nothing.
 """
 
+import json
 import math
 import operator
 import re
@@ -25,9 +26,8 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.model.jobs import MAX_NAMES
 from gmg_tui.model.text import encode_lossy
 from gmg_tui.scripts.probe.counts import MAX_ENVIRONMENTS, MAX_RATE
-from gmg_tui.scripts.readers.reported import to_encodable
 from gmg_tui.scripts.torchrun import stop_timeout_s
-from gmg_tui.session.store.database import encode, encode_nan, restore_nan
+from gmg_tui.session.store.database import encode, encode_nan
 
 _T = TypeVar("_T")
 
@@ -88,10 +88,14 @@ def orphan_end_s(spec: model.RunSpec) -> float:
 
 
 def decode_result(data: bytes) -> dict[str, Any]:
-    """Returns the values of a `SlotReport.result`; none if they cannot be read."""
-    with suppress(msgspec.MsgspecError, RecursionError, ValueError):
-        result: dict[str, Any] = restore_nan(to_encodable(msgspec.json.decode(data, type=_Result)))
-        return result
+    """Returns the values of a `SlotReport.result`; none if they cannot be read, or have integers beyond 64 bits."""
+    # In C only: the values may be millions of empty lists.
+    for name, constant in _CONSTANTS.items():
+        data = data.replace(name, constant)
+    with suppress(ValueError, RecursionError, OverflowError, TypeError):  # `ValueError`: not JSON, or a huge integer
+        values = json.loads(data)
+        msgspec.msgpack.encode(values)
+        return msgspec.convert(values, _Result)
     return {}
 
 
@@ -111,6 +115,8 @@ def decode(data: bytes | msgspec.Raw, kind: type[_T]) -> _T:
         raise GmgError(f"its agent's report cannot be read: {error}", 1) from None
 
 
+_CONSTANTS = {b'"gmg:nan"': b"NaN", b'"gmg:inf"': b"Infinity", b'"gmg:-inf"': b"-Infinity"}
+"""NaN and infinities as encoded by `encode_nan`, and as `json` decodes them."""
 _Result = Annotated[dict[str, Any], Meta(max_length=MAX_NAMES)]
 _Curves = Annotated[dict[str, model.Curve], Meta(max_length=MAX_CURVES)]
 
@@ -155,6 +161,8 @@ _CHECKPOINT_PATH = re.compile(r"/[^\0]{0,1023}")
 """Valid checkpoint paths: they become arguments of scripts, perhaps on other nodes."""
 _MAX_PROGRESS_CHARS = 200
 """Length limit of a checkpoint's progress: checkpoints go with a job to other nodes, whose reports contain them."""
+_LISTS, _MAX_ITEMS = frozenset({"alerts", "troubles", "xids", "processes", "throttle"}), 64
+"""Lists of which clients see all items, and their maximum length."""
 _DEFAULT_RANGE = 0.0, 1e15
 _MIN_AMOUNT = 1e-30
 """Smaller amounts, if not 0, overflow in ratios."""
@@ -189,6 +197,8 @@ _RANGES = {
 _SLOT_NAME = re.compile(r"[a-z]{3}\d{1,4}[a-z0-9.-]{0,20}")
 _MAX_SLOTS = 256
 """Maximum number of GPUs and MIG instances of a node."""
+_MAX_SLOT_BYTES = 2048
+"""Size limit of a slot's description, which goes with each task to other nodes."""
 _UUID = re.compile(r"(GPU|MIG)-[\w/-]{1,100}")
 
 
@@ -203,6 +213,7 @@ def check_slots(slots: Sequence[model.Slot], node: str, spec: model.RunSpec) -> 
         and _SLOT_NAME.fullmatch(slot.name, len(prefix))
         and (spec.cpu is None if slot.gpu is not None else spec.cpu is not None)
         and (slot.gpu is None or _UUID.fullmatch(slot.gpu.uuid))
+        and len(msgspec.msgpack.encode(slot)) <= _MAX_SLOT_BYTES
         for slot in slots
     ):
         raise GmgError("it reports invalid slots", 1)
@@ -241,8 +252,10 @@ def _sanitize_value(name: str, value: Any, now: float) -> Any:
     if not isinstance(value, tuple):
         return value
     valid = value
+    if name in _LISTS:
+        valid = value[:_MAX_ITEMS]
     if name == "alerts":
-        valid = tuple(alert for alert in value if alert.kind in KINDS)
+        valid = tuple(alert for alert in valid if alert.kind in KINDS)
     elif name == "checkpoints":
         valid = tuple(checkpoint for checkpoint in value if _is_valid(checkpoint))
     names = ("time", "values", "values") if isinstance(value, Point) else (name,) * len(valid)

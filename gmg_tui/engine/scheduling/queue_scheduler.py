@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _P = ParamSpec("_P")
 
+_MAX_TRIAL_HOLD_S = 5.0
+"""A trial whose slot could not start it is held back for up to this long; then the search goes on without it."""
 _COLLECT_INTERVAL_S = 2.0
 """Interval between checks for GPUs that others have stopped using."""
 
@@ -147,8 +149,11 @@ class QueueScheduler:
         if unready is not None:
             was_healthy = unready.outcome is not None and unready.outcome.running_s >= HEALTHY_S
             pause_s = self.board.pause(unready.slot.name, unready.unready or "", was_healthy=was_healthy)
-            for wait_s in (pause_s, self.board.hold(run.number, was_healthy=was_healthy)):
+            hold_s = self.board.hold(run.number, was_healthy=was_healthy)
+            for wait_s in (pause_s, hold_s):
                 asyncio.get_running_loop().call_later(wait_s, self._wake.set)
+            if hold_s > _MAX_TRIAL_HOLD_S and self.source is not None:
+                unready = None  # the search need not wait for this slot
         is_open = self.source is None or not self.source.ended
         if unready is not None and is_open and not run.stopped:
             return self._recorder.release(lead, state=waiting, reason=None, ended=None)

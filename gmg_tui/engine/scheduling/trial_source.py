@@ -268,7 +268,7 @@ class TrialSource:
         trial_run, worker, (engine_slot,) = self._trial_runs.get(run.number), run.lead, run.engine_slots
         if trial_run is None:
             return None
-        lost = "its GPU is lost" if engine_slot.sample is not None and engine_slot.sample.lost else None
+        lost = "its GPU is lost" if engine_slot.sample is not None and engine_slot.sample.lost else worker.unready
         skipped = _STOPPED if self._search.ended and not trial_run.measured else lost
         trial = trial_run.conclude(worker, skipped=skipped)
         measured = any(other.state is TrialState.MEASURED for other in self._search.trials)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MAX_PORT_CONFLICTS = 5
+_MAX_CAUSES = 4
+"""Maximum ranks named in the reason that a group is stuck."""
 """The group fails after this many port conflicts in a row."""
 _MIN_CHECK_GAP_S = 2.0
 """A gap between checks above this and half of `--stuck-after` restarts the watch: the engine was suspended."""
@@ -253,7 +255,7 @@ class Group:
         if silent_s is None:
             return None
         stopped = [rank for rank, activity in enumerate(ranks) if activity.leader_runs and activity.stopped]
-        causes = [f"{self._describe_ranks([rank])} is {ranks[rank].stopped}; " for rank in stopped]
+        causes = [f"{self._describe_ranks([rank])} is {ranks[rank].stopped:.200}; " for rank in stopped[:_MAX_CAUSES]]
         return f"{''.join(causes)}no rank has made progress for {silent_s:.0f} s"
 
     # For clients

@@ -106,7 +106,7 @@ class ReportedRates(LineReader):
         return (Sign("output", self._error, "print it with report_fps"),) if self._error else ()
 
 
-def to_encodable(value: Any, levels: int = _MAX_LEVELS) -> Any:
+def _to_encodable(value: Any, levels: int = _MAX_LEVELS) -> Any:
     """Replaces integers beyond 64 bits with their digits, as floats would change them.
 
     Raises `ValueError` for a value that is nested too deeply, or for a number out of range.
@@ -114,9 +114,9 @@ def to_encodable(value: Any, levels: int = _MAX_LEVELS) -> Any:
     if levels < 0:
         raise ValueError(f"nested more than {_MAX_LEVELS} levels deep")
     if isinstance(value, dict):
-        return {name: to_encodable(item, levels - 1) for name, item in value.items()}
+        return {name: _to_encodable(item, levels - 1) for name, item in value.items()}
     if isinstance(value, list):
-        return [to_encodable(item, levels - 1) for item in value]
+        return [_to_encodable(item, levels - 1) for item in value]
     if isinstance(value, Decimal):
         raise ValueError("its number is out of range")
     return str(value) if isinstance(value, int) and value not in _INTEGERS else value
@@ -151,7 +151,7 @@ class ReportedResults:
             values = {}
             for name, value in results.items():
                 try:
-                    values[name] = to_encodable(value)
+                    values[name] = _to_encodable(value)
                 except ValueError as trouble:
                     self._ignore(f"gmg:result: {name[:40]!r} is ignored: {trouble}")
             numbers |= self.add(values)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -14,6 +15,9 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from gmg_tui.diagnosis.facts import Facts
+from gmg_tui.diagnosis.kinds import Watch
+from gmg_tui.engine.api.client import Updates
 from gmg_tui.engine.attempts.attempt import Outcome, StopCause, Task
 from gmg_tui.engine.launchers.launcher import Launcher
 from gmg_tui.engine.nodes.node import Node
@@ -28,10 +32,13 @@ from gmg_tui.model import (
     Curve,
     Fps,
     Gpu,
+    GpuHealth,
     GpuSample,
+    GpuTrouble,
     NodesSpec,
     Severity,
     Slot,
+    Snapshot,
     TuneSpec,
     Worker,
     WorkerState,
@@ -40,6 +47,7 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.model.tuning import TrialState
 from gmg_tui.scripts.checkpoints import MAX_CHECKPOINTS, before_nan
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
+from gmg_tui.session import protocol
 from gmg_tui.session.protocol import Action
 from tests.engine.harness import FAKE, program, running, spec_for, sweep_for
 from tests.engine.nodes.fleets import ENDLESS
@@ -243,10 +251,19 @@ async def test_jobs_that_fail_do_not_wait_for_the_gpu_of_a_node_that_is_away(kin
         await run.client.end(kill=True)
 
 
-def test_a_result_is_no_integer_that_other_programs_cannot_read() -> None:
-    huge = "1" + "0" * 400
-    assert decode_result(f'{{"foo": {huge}, "bar": [{huge}, 5]}}'.encode()) == {"foo": huge, "bar": [huge, 5]}
-    assert decode_result(b'{"foo": ' + b"[" * 100 + b"]" * 100 + b"}") == {}
+@pytest.mark.parametrize(
+    "data", [b'{"foo": 1%s}' % (b"0" * 400), b'{"foo": [%s]}' % (b"9" * 5000), b"[1]", b"{", b'{"foo": "\\ud800"}', b""]
+)
+def test_a_result_that_no_script_can_report_is_ignored(data: bytes) -> None:
+    assert decode_result(data) == {}
+
+
+def test_results_of_a_node_are_read_as_they_were_reported() -> None:
+    reported = {"loss": math.inf, "of": [-math.inf, {"text": 'a "gmg:nan" b', "n": 2**64 - 1}], "gmg:x": "gmg:nan "}
+    sent = SlotReport.from_attempt(AttemptReport(1, Worker("", 0, WorkerState.RUNNING)), reported, {})
+    assert decode_result(sent.result) == reported
+    nan = SlotReport.from_attempt(AttemptReport(1, Worker("", 0, WorkerState.RUNNING)), {"x": [math.nan]}, {})
+    assert math.isnan(decode_result(nan.result)["x"][0])
 
 
 def test_texts_of_a_node_are_no_longer_than_a_line_of_output() -> None:
@@ -264,6 +281,7 @@ def test_texts_of_a_node_are_no_longer_than_a_line_of_output() -> None:
         (Slot("n1/gpu0-mig1", Gpu(0, "MIG-GPU-1-2/1/0", "H100")), None, True),
         (Slot("n1/gpu0", Gpu(0, "GPU-1-2", "H100")), 1, False),
         (Slot("n1/gpu0", Gpu(0, "", "H100")), None, False),
+        (Slot("n1/gpu0", Gpu(0, "GPU-1-2", "x" * 9000)), None, False),
         (Slot("n1/gpu0", Gpu(0, "n2/cpu0", "H100")), None, False),
     ],
 )
@@ -296,6 +314,32 @@ async def test_curves_are_limited_by_points_and_over_all_slots() -> None:
     for points, curves in ((401, 1), (400, 200)):
         with pytest.raises(GmgError, match="its agent reports too much"):
             node._apply_report(report(points, curves))
+
+
+def test_what_a_client_is_sent_is_never_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else nobody could stop the session."""
+    monkeypatch.setattr(protocol, "MAX_MESSAGE_BYTES", 1 << 20)
+    newest = structs.replace(NO_ATTEMPT, number=1, simulator=dict.fromkeys(map(str, range(3000)), "x"))
+    worker = Worker("n1/cpu0", 0, WorkerState.RUNNING, newest=newest, last_line="x" * 8192)
+    snapshot = Snapshot(1.0, 0.0, (worker,) * 100, samples=(GpuSample("GPU-1"),))
+    updates = Updates(lambda: snapshot)
+    assert len(updates.encode(None)) < 200_000
+    sent = msgspec.msgpack.decode(updates.encode(None)[4:], type=protocol.Message)
+    assert [each.state for each in sent.snapshot.workers] == [WorkerState.RUNNING] * 100
+    assert updates.encode(snapshot) == protocol.frame(
+        protocol.Update(structs.replace(snapshot, workers=()), partial=True)
+    )
+
+
+def test_an_alert_is_short_however_many_texts_a_node_reports() -> None:
+    troubles = (GpuTrouble(True, "x" * 10_000, ""),) * 500
+    sample = sanitize(GpuSample("GPU-1", health=GpuHealth(troubles=troubles)))
+    assert sample.health is not None
+    assert len(sample.health.troubles) == 64
+    watch, facts = Watch(), Facts(1.0, Worker("n1/gpu0", 0, WorkerState.WAITING), sample=sample)
+    watch.update(facts)
+    (alert,) = watch.alerts
+    assert (alert.kind, len(alert.text)) == ("gpu", 1000)
 
 
 async def test_the_limits_over_all_slots_hold_for_reports_on_one_slot_each() -> None:

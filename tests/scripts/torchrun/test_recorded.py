@@ -88,3 +88,11 @@ def test_the_recorded_error_is_the_reason_of_the_failure(error: RecordedError, k
     failure = explain_recorded(error)
     assert (failure.kind, failure.reason) == (kind, reason)
     assert failure.advice
+
+
+def test_of_a_long_recorded_error_only_the_last_lines_are_searched() -> None:
+    """Exceptions that name each other as causes are searched pair by pair."""
+    chain = "The above exception was the direct cause of the following exception:"
+    trace = "\n".join(["RuntimeError: CUDA out of memory", *[chain] * 30_000, "ValueError: wrong"])
+    failure = explain_recorded(RecordedError("ValueError: wrong", trace))
+    assert (failure.kind, failure.reason) == (FailureKind.SCRIPT, "ValueError: wrong")

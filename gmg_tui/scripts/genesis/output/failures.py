@@ -2,6 +2,7 @@
 
 import re
 import signal
+from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -173,8 +174,11 @@ def _signal_of_status(status: int) -> str | None:
 
 def explain_recorded(recorded: torchrun.RecordedError) -> Failure:
     """Returns the failure that an `error.json` describes."""
-    texts = [line.encode(errors="replace") for line in f"{recorded.traceback}\n{recorded.message}".splitlines()]
-    failure = explain(1, [text for text in texts if text.strip()])
+    texts: list[bytes] = []
+    for text in (recorded.traceback, recorded.message):
+        lines = (line.encode(errors="replace")[:_MAX_LINE_BYTES] for line in text.splitlines() if line.strip())
+        texts += deque(lines, MAX_LINES)
+    failure = explain(1, texts)
     if failure.kind is FailureKind.UNKNOWN:
         first = next((line for line in recorded.message.splitlines() if line.strip()), "")
         failure = Failure(FailureKind.SCRIPT, _one_line(first.encode(errors="replace")), SEE_LOG)
