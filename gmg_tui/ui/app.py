@@ -103,7 +103,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
             self.publish()
         if self.terminal is not None and (size := Size(*shutil.get_terminal_size())) != self._window_size:
             self.post_message(Resize(size, size))
-        if self.screen.outer_size != self.size:
+        if self.screen_stack and self.screen.outer_size != self.size:  # it has no screen once it is closing
             self.screen.post_message(Resize(self.size, self.size))
 
     # The session
