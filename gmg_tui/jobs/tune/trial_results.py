@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
-from statistics import fmean
+from statistics import fmean, median_low
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -250,13 +250,18 @@ class Record:
 
     @cached_property
     def memory_line(self) -> MemoryLine | None:
-        """The line through the memory of the smallest and the largest measured value; None if fewer than two."""
-        memory_mib: dict[int, float] = {}
+        """The line through the memory of the smallest and the largest measured value; None if fewer than two.
+
+        A value's memory is its maximum on one node, and the median of several nodes, as one may be wrong.
+        """
+        peaks_mib: dict[int, dict[str, float]] = {}
         for trial in self.alone:
             if trial.state is TrialState.MEASURED and trial.memory_mib is not None:
-                memory_mib[trial.value] = max(trial.memory_mib, memory_mib.get(trial.value, 0))
-        if len(memory_mib) < 2:
+                peaks, node = peaks_mib.setdefault(trial.value, {}), self.slots[trial.slot].node
+                peaks[node] = max(trial.memory_mib, peaks.get(node, 0.0))
+        if len(peaks_mib) < 2:
             return None
+        memory_mib = {value: median_low(peaks.values()) for value, peaks in peaks_mib.items()}
         low, top = min(memory_mib), max(memory_mib)
         slope = (memory_mib[top] - memory_mib[low]) / (top - low)
         if memory_mib[top] - memory_mib[low] < _MAX_CONSTANT_SPREAD * memory_mib[top]:

@@ -68,6 +68,19 @@ def test_headroom_and_memory_used_by_others_lower_the_largest_value(free_mib: fl
     assert record.memory_end == (round_down(expected) if expected else 0)
 
 
+def test_the_memory_that_one_of_several_nodes_reports_does_not_end_the_search() -> None:
+    slots = [slot_of(number, H100, 80_000.0, f"n{number}") for number in range(3)]
+    peaks_mib = {64: (500.0, 19_200.0, 510.0), 1024: (1_300.0, 307_200.0, 1_310.0)}  # of the second node: lies
+    trials = [
+        structs.replace(measured(number, value, peak_mib), slot=slots[number].name)
+        for value, peaks in peaks_mib.items()
+        for number, peak_mib in enumerate(peaks)
+    ]
+    line = Record(TuneSpec(), slots, trials).memory_line
+    assert line is not None
+    assert line.per_unit_mib == pytest.approx(800 / 960)
+
+
 def test_gpus_with_similar_free_memory_run_the_same_values() -> None:
     memory = [(1024, 1424.0), (4096, 4496.0)]
     record = record_of(*memory, slots=4)
