@@ -24,7 +24,7 @@ from gmg_tui.machine.process_load import Activity
 from gmg_tui.machine.processes import Proc
 from gmg_tui.model import Fps, GpuSample, Phase, Severity, Sign, SpeedFacts, Verdict, WorkerState, units
 from gmg_tui.model.attempt import merge_checkpoints
-from gmg_tui.model.text import SEPARATOR, clean
+from gmg_tui.model.text import MAX_LINE_BYTES, SEPARATOR, clean
 from gmg_tui.model.tried import SETTLE_S
 from gmg_tui.scripts import checkpoints, env_count
 from gmg_tui.scripts.genesis.output.failures import Failure
@@ -397,4 +397,4 @@ class Readings:
             return clean(self._ring.newest)
         texts = [f"{progress.unit} {progress.done:,.0f} of {progress.total:,.0f}"] if progress is not None else []
         metrics = (f"{name.replace('_', ' ')} {units.number(value)}" for name, value in reader.metrics.items())
-        return ", ".join([*texts, *metrics])
+        return ", ".join([*texts, *metrics])[:MAX_LINE_BYTES]

@@ -50,10 +50,14 @@ class LineReader(ABC):
         """Yields the figures in a block of whole lines, in order. Never raises, whatever a script prints."""
 
 
+_MAX_NAME_CHARS = 200
+"""Maximum length of a metric's name: clients get the metrics of all workers each second."""
+
+
 def figures(numbers: Mapping[str, float], metrics: Mapping[str, float], unit: str = "step") -> Figures:
     """Builds figures from named numbers, without impossible ones (negative, infinite, no environments).
 
-    Metrics are kept as they are: a diverged run reports NaN and infinities.
+    The values of metrics are kept as they are: a diverged run reports NaN and infinities. Very long names are left out.
     """
 
     def figure(name: str) -> float | None:
@@ -68,7 +72,7 @@ def figures(numbers: Mapping[str, float], metrics: Mapping[str, float], unit: st
         done=figure("done"),
         total=figure("total") or None,
         unit=unit,
-        metrics=metrics,
+        metrics={name: value for name, value in metrics.items() if len(name) <= _MAX_NAME_CHARS},
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 import gmg_tui
 from gmg_tui.scripts.genesis.output.line_patterns import REPORTED, is_progress_only
 from gmg_tui.scripts.genesis.output.reader import Reader
-from gmg_tui.scripts.readers.reported import FPS_MARK
+from gmg_tui.scripts.readers.reported import FPS_MARK, ReportedRates
 from tests.cli.scripted import gmg
 
 _SCRIPT = """
@@ -86,6 +86,13 @@ def test_a_line_without_an_object_of_numbers_is_reported_once(text: bytes) -> No
         reader.feed(FPS_MARK + text + b"\n", 1.0)
     assert reader.fps is None
     assert len(reader.signs) == 1
+
+
+def test_a_metric_with_a_very_long_name_is_left_out() -> None:
+    """Clients get the metrics of all workers each second."""
+    line = json.dumps({"fps": 5.0, "x" * 200: 1.0, "y" * 201: 2.0}).encode()
+    (read,) = ReportedRates().read(b"gmg:fps " + line + b"\n")
+    assert (read.rates, read.metrics) == ((5.0,), {"x" * 200: 1.0})
 
 
 def test_importing_gmg_tui_imports_nothing_else() -> None:
