@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits
 from textual.containers import Horizontal, Vertical
 from textual.events import Key
+from textual.markup import escape
 from textual.screen import ModalScreen, Screen
 from textual.system_commands import SystemCommandsProvider
 from textual.widgets import Button, Input, OptionList, Static
@@ -197,7 +198,7 @@ def _workers_text(workers: Sequence[Worker]) -> str:
     return worker.slot if worker.job is None else f"job {worker.job} ({worker.job_name}) on {worker.slot}"
 
 
-_MAX_LINE_CHARS = 1000
+_MAX_LINE_CHARS = 10_000
 """Maximum length of a text to search for: in a browser, viewers who may change nothing can paste any."""
 
 
@@ -256,22 +257,27 @@ async def open_line(screen: Screen[Any], bar: LineBar) -> None:
 
 
 class Commands(SystemCommandsProvider):
-    """Lists the palette's commands in the order of `get_system_commands`; Textual sorts them by name."""
+    """Lists the palette's commands in the order of `get_system_commands`; Textual sorts them by name.
+
+    Titles may hold names that a script chose. Textual 8.2.8 would parse them as markup, whose links run actions, and its
+    search would list all ways to find the letters of the query in them, which may be any number.
+    """
 
     async def discover(self) -> Hits:
         """Yields all commands."""
         for title, explanation, callback, _ in self.app.get_system_commands(self.screen):
-            yield DiscoveryHit(title, callback, help=explanation)
+            yield DiscoveryHit(plain(title), callback, text=title, help=escape(explanation))
 
     async def search(self, query: str) -> Hits:
-        """Yields the commands whose titles contain the query.
-
-        Textual 8.2.8 lists all ways to find its letters anywhere in a title, which for the name of a result may be any number.
-        """
+        """Yields the commands whose titles contain the query."""
         matcher = self.matcher(query)
         for title, explanation, callback, _ in self.app.get_system_commands(self.screen):
-            if query.lower() in title.lower():
-                yield Hit(matcher.match(title), matcher.highlight(title), callback, help=explanation)
+            prompt = plain(title)
+            start = prompt.plain.lower().find(query.lower())
+            if start >= 0:
+                shown = prompt.stylize(self.match_style or "bold", start, start + len(query))
+                score = matcher.match(prompt.plain)
+                yield Hit(score, shown, callback, text=prompt.plain, help=escape(explanation))
 
 
 class Palette(CommandPalette, TrueSizeScreen[None]):

@@ -267,15 +267,26 @@ async def test_the_palette_runs_the_same_actions_as_keys() -> None:
         assert app.theme == "gmg-light"
 
 
-async def test_the_palette_finds_commands_beside_a_title_with_the_letters_of_any_query() -> None:
-    """A script chooses the names of results, by which a page can be sorted."""
+@pytest.mark.parametrize(
+    ("name", "typed", "shown"),
+    [
+        ("".join(letter * 20 for letter in "restart"), "restart", "Restart (r)"),
+        ("[/]", "sort", "Sort by [/]"),
+        ("[@click=app.screenshot('x')]loss[/]", "loss", "Sort by [@click=app.screenshot('x')]loss[/]"),
+    ],
+)
+async def test_the_palette_shows_and_finds_names_that_a_script_chose_as_text(name: str, typed: str, shown: str) -> None:
+    """By the name of a result, a page can be sorted."""
     app = play.busy()
-    hostile = SystemCommand("".join(letter * 20 for letter in "restart"), "Sort the rows.", lambda: None)
+    hostile = SystemCommand(f"Sort by {name}", "Sort the rows.", lambda: None)
     with patch.object(app, "get_system_commands", lambda screen: [*GmgApp.get_system_commands(app, screen), hostile]):
         async with app.run_test(size=WIDE) as pilot:
-            await press(pilot, "ctrl+p", *"restart")
+            await press(pilot, "ctrl+p")
             await play.sees(pilot, "Restart (r)")
-            assert "Sort the rows." not in play.shown(app)
+            await press(pilot, *typed)
+            await play.sees(pilot, shown)
+            assert ("Sort the rows." in play.shown(app)) is ("Sort" in shown)
+    assert not app.check_action("screenshot", ("x",))
 
 
 async def test_the_palette_lists_commands_in_the_order_of_the_help() -> None:
