@@ -79,6 +79,12 @@ async def test_seeds_on_a_cold_mesh_cache_build_in_turn_train_at_once_and_contin
         reasons.add(second.reason)
         return all(worker.fps and (worker.fps.seconds or 0.0) >= 15.0 for worker in snapshot.workers)
 
+    saved: set[str] = set()
+
+    def two_saved(snapshot: Snapshot) -> bool:
+        saved.update(checkpoint.path for checkpoint in snapshot.workers[0].newest.checkpoints)
+        return len(saved) > 1
+
     spec = spec_for(
         *(*args, "--save_interval", "5"),
         cpu=2,
@@ -95,7 +101,7 @@ async def test_seeds_on_a_cold_mesh_cache_build_in_turn_train_at_once_and_contin
         ] * 2
         speed, asked = await run.client.speed("cpu1"), time.monotonic()
         await run.client.act(Action.STOP, "cpu1")
-        await run.until(lambda snapshot: len(snapshot.workers[0].newest.checkpoints) > 1)
+        await run.until(two_saved)
         os.kill(await run.pid("cpu0"), signal.SIGKILL)
         await run.until(_continues, timeout_s=800)
         await run.client.act(Action.STOP, "cpu0")
