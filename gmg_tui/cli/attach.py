@@ -23,6 +23,10 @@ _END_TIMEOUT_S = 5.0
 _POLL_S = 0.05
 
 
+SERVED_VARIABLE = "GMG_SERVED_ID"
+"""Environment variable with the id of the session that the pages of `serve` show."""
+
+
 def attach(name: str | None, options: Options, *, readonly: bool) -> int:
     """Opens the screen on a running session or, if named, on one that has ended.
 
@@ -34,7 +38,8 @@ def attach(name: str | None, options: Options, *, readonly: bool) -> int:
     if os.environ.get("TEXTUAL_DRIVER", "").endswith(":WebDriver"):  # for a page of `serve`
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server closes its pages on ctrl+c
         session = sessions.find(name, running=True).record.session
-        connect = partial(EngineClient.connect, Path(session.spec.socket), session.id, readonly=True)
+        served_id = os.environ.get(SERVED_VARIABLE, session.id)  # a later session may have the same name
+        connect = partial(EngineClient.connect, Path(session.spec.socket), served_id, readonly=True)
         ui.run(connect, **_screen_options(options) | {"ascii": options.ascii_only}, web=True)
         return 0
     sessions.clear_lost(note)

@@ -7,6 +7,7 @@ import asyncio
 import errno
 import json
 import logging
+import os
 import re
 import secrets
 import shlex
@@ -26,6 +27,7 @@ from textual_serve.download_manager import DownloadManager
 from textual_serve.server import Server
 
 from gmg_tui import session as sessions
+from gmg_tui.cli.attach import SERVED_VARIABLE
 from gmg_tui.cli.printing import note
 from gmg_tui.model.errors import GmgError
 from gmg_tui.ui.terminal import MAX_CELLS
@@ -54,6 +56,7 @@ def serve(name: str | None, port: int) -> int:
     """Shows a running session to browsers until ctrl+c; returns the exit status. Raises `GmgError`."""
     sessions.clear_lost(note)
     entry = sessions.find(name, running=True)
+    os.environ[SERVED_VARIABLE] = entry.record.session.id  # for its pages' clients; not for other users, like arguments
     try:
         with socket.create_server((_HOST, port)) as listener:
             asyncio.run(_serve(listener, entry.name))

@@ -6,12 +6,16 @@ import json
 import signal
 import socket
 import sys
+from functools import partial
 
 import aiohttp
 import psutil
 import pytest
 
+from gmg_tui import ui
+from gmg_tui.cli.attach import SERVED_VARIABLE, attach
 from gmg_tui.model import WorkerState
+from gmg_tui.session.options import Options
 from tests.cli.scripted import ScriptedEngine, in_process
 from tests.engine.harness import running, spec_for
 from tests.patience import LONG_S, eventually
@@ -37,6 +41,17 @@ async def test_requests_without_the_token_are_rejected() -> None:
         async with web.post(served.url) as answer:
             assert answer.status == 405
         assert not psutil.Process(served.process.pid).children()
+
+
+async def test_a_page_shows_no_later_session_of_the_same_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[partial[object]] = []
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # only the main thread can
+    monkeypatch.setattr(ui, "run", lambda connect, **_: shown.append(connect))
+    monkeypatch.setenv("TEXTUAL_DRIVER", "textual.drivers.web_driver:WebDriver")
+    monkeypatch.setenv(SERVED_VARIABLE, "id of the served session")
+    async with ScriptedEngine():
+        await asyncio.to_thread(attach, "sim-1", Options(), readonly=True)
+    assert shown[0].args[1] == "id of the served session", "with which the engine must agree"
 
 
 async def test_the_page_loads_no_external_resources() -> None:
