@@ -13,9 +13,8 @@ import psutil
 import pytest
 
 from gmg_tui import ui
-from gmg_tui.cli.attach import SERVED_VARIABLE, attach
+from gmg_tui.cli.attach import SERVED_VARIABLE
 from gmg_tui.model import WorkerState
-from gmg_tui.session.options import Options
 from tests.cli.scripted import ScriptedEngine, in_process
 from tests.engine.harness import running, spec_for
 from tests.patience import LONG_S, eventually
@@ -50,7 +49,7 @@ async def test_a_page_shows_no_later_session_of_the_same_name(monkeypatch: pytes
     monkeypatch.setenv("TEXTUAL_DRIVER", "textual.drivers.web_driver:WebDriver")
     monkeypatch.setenv(SERVED_VARIABLE, "id of the served session")
     async with ScriptedEngine():
-        await asyncio.to_thread(attach, "sim-1", Options(), readonly=True)
+        await asyncio.to_thread(in_process, "attach", "--readonly", "sim-1")
     assert shown[0].args[1] == "id of the served session", "with which the engine must agree"
 
 
