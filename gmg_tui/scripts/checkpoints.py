@@ -6,7 +6,7 @@ import stat
 import zipfile
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,14 +48,8 @@ class Trust(NamedTuple):
             return "is being replaced"
         if status.st_mode & stat.S_IWOTH:
             return "can be changed by all users"
-        groups = {os.getegid(), *os.getgroups()}
         trusted = {owner for _, owner in owners(*self.runs)}
-        shared = (
-            parent
-            for (_, outer, _), (_, parent, _) in pairwise(parents)
-            if _is_shared(parent) and not outer.st_mode & stat.S_IWOTH  # any member could make one in /tmp
-        )
-        trusted |= {parent.st_uid for parent in shared if parent.st_gid in groups}
+        trusted |= _sharers(parent for _, parent, _ in parents)
         trusted -= {unmapped := unmapped_id()}
         is_world_writable = False
         for folder, parent, _ in parents:
@@ -65,7 +59,7 @@ class Trust(NamedTuple):
             is_own = _is_own(parent) or (is_root and not is_world_writable)
             if not is_own and (is_link or parent.st_uid not in trusted):
                 return f"could be replaced: {folder} belongs to {user_name(parent.st_uid)}"
-            is_world_writable = not is_link and bool(parent.st_mode & stat.S_IWOTH)
+            is_world_writable = _is_world_writable(parent)
             if is_world_writable and not parent.st_mode & stat.S_ISVTX:
                 return f"could be replaced: {folder} can be changed by all users"
             if self.marks and all(_is_own_entry(folder / mark) for mark in self.marks):
@@ -159,6 +153,25 @@ def _is_own(status: os.stat_result) -> bool:
 def _is_squashed(status: os.stat_result) -> bool:
     """True for nobody's file if this user is root, whose own may belong to nobody on a network disk (exports(5))."""
     return os.geteuid() == 0 and status.st_uid == OVERFLOW_ID and unmapped_id() is None
+
+
+def _sharers(folders: Iterable[os.stat_result]) -> set[int]:
+    """Returns the owners of the folders on a path that are shared with one of this user's groups.
+
+    Inside another user's folder in `/tmp`, any member of a group could have made one.
+    """
+    groups, sharers, is_world_writable = {os.getegid(), *os.getgroups()}, set[int](), False
+    for status in folders:
+        if is_world_writable and not _is_own(status):
+            break
+        if _is_shared(status) and status.st_gid in groups:
+            sharers.add(status.st_uid)
+        is_world_writable = _is_world_writable(status)
+    return sharers
+
+
+def _is_world_writable(status: os.stat_result) -> bool:
+    return stat.S_ISDIR(status.st_mode) and bool(status.st_mode & stat.S_IWOTH)
 
 
 def _is_shared(status: os.stat_result) -> bool:

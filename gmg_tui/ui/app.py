@@ -26,9 +26,6 @@ from gmg_tui.ui.pages.page import Page, TablePage
 from gmg_tui.ui.session_app import SessionApp
 from gmg_tui.ui.terminal import MAX_CELLS, call_after, notification_sequences
 
-_TEXTUAL_ACTIONS = frozenset({"screenshot", "simulate_key"})
-"""Actions of Textual's without a key here that write files or press keys: a link in a text must never run them."""
-
 
 class GmgApp(SessionApp, inherit_bindings=False):
     """The interface of one session. `theme` is one of `themes.names()`; None for the first."""
@@ -157,7 +154,7 @@ class GmgApp(SessionApp, inherit_bindings=False):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Returns True if `action` is possible in this session and on this screen."""
         is_typing = bool(self.screen_stack) and self.screen is self.main and self.focused is not None
-        if self.unavailable_reason(action) or (is_typing and action != "redraw") or action in _TEXTUAL_ACTIONS:
+        if self.unavailable_reason(action) or (is_typing and action != "redraw") or action == "screenshot":  # Textual's
             return False
         pages = [screen for screen in self.screen_stack if isinstance(screen, Page)]
         if action in {"queue", "tried"}:

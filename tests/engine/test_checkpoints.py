@@ -364,6 +364,10 @@ def test_who_owns_a_folder_on_the_way_could_replace_a_checkpoint(tmp_path: Path)
     tmp_path.chmod(0o1777)
     assert _reason(checkpoints) == f"could be replaced: {folder} belongs to daemon"
     folder.chmod(0o755)
+    os.chown(saved.parent, 1, os.getegid())
+    saved.parent.chmod(0o2775)  # the group's, but inside a folder of one member in a folder of all users
+    assert _reason(checkpoints) == f"could be replaced: {folder} belongs to daemon"
+    os.chown(saved.parent, 0, 0)
     assert not _reason(checkpoints, Trust((str(folder / "train.py"),)))
 
 

@@ -364,11 +364,11 @@ async def test_a_node_that_does_not_keep_to_the_limit_of_logs_fills_no_disk(tmp_
 
 
 async def test_results_are_limited_and_decoded_only_when_asked_for() -> None:
-    """A million empty lists are 3 MB, and decoded 60 MB."""
+    """Half a million empty lists are 1.5 MB, and decoded 30 MB."""
     node = Node("n1", spec_for(nodes=NodesSpec("local")), Shell("true"), lambda: None, lambda _: None)
-    attempts = {f"n1/cpu{number}": MagicMock() for number in range(4)}
+    attempts = {f"n1/cpu{number}": MagicMock() for number in range(6)}
     node.attempts.update(attempts)
-    lists: list[list[int]] = [[]] * 1_000_000
+    lists: list[list[int]] = [[]] * 500_000
     sent = SlotReport.from_attempt(AttemptReport(1, Worker("", 0, WorkerState.RUNNING)), {"x": lists}, {})
     report = Report(dict.fromkeys(attempts, sent))
     with pytest.raises(GmgError, match=r"bytes \(result\)"):
