@@ -75,12 +75,14 @@ def _connect_or_start(line: bytes) -> socket.socket:
         versions = f"it has gmg-tui {version}, but this machine has {agent_spec.version}"
         raise GmgError(f"{versions}; install the same version", 1)
     id_prefix = agent_spec.session_id[:_ID_PREFIX_LENGTH]
-    path = _socket_path(agent_spec, id_prefix)
-    if (connection := _connect(path)) is not None:
-        return connection
+    path, folder = _socket_path(agent_spec, id_prefix), _agent_folder(agent_spec, id_prefix)
+    # A running agent may have another socket than one would have now, as other users can use the temporary folder.
+    running = sessions.inspect(folder) if sessions.is_locked(folder) else None
+    for socket_path in (path, *([Path(running.record.session.spec.socket)] if running is not None else [])):
+        if (connection := _connect(socket_path)) is not None:
+            return connection
     if agent_spec.replaces:
         _end_earlier_agent(agent_spec)
-    folder = _agent_folder(agent_spec, id_prefix)
     make_private(folder)
     shares_folder = False
     with suppress(OSError, UnicodeDecodeError):
@@ -97,8 +99,10 @@ def _connect_or_start(line: bytes) -> socket.socket:
     start_error = _start(spec)
     deadline = time.monotonic() + _START_TIMEOUT_S
     while (connection := _connect(path)) is None:
-        if start_error is not None and (time.monotonic() >= deadline or not sessions.is_locked(folder)):
-            remove_own(folder)
+        is_locked = sessions.is_locked(folder)
+        if start_error is not None and (time.monotonic() >= deadline or not is_locked):
+            if not is_locked:  # else an agent is running that does not answer
+                remove_own(folder)
             raise GmgError(start_error, 1)
         time.sleep(_POLL_S)  # another `gmg-tui agent` is starting it
     return connection

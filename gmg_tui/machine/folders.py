@@ -130,6 +130,17 @@ def owners(*paths: str | Path) -> Iterator[tuple[Path, int]]:
                 yield component, status.st_uid
 
 
+def public_gap(path: Path) -> str | None:
+    """Returns the reason why any user could create a missing `path`; None if it exists, or if not all users could."""
+    public: Path | None = None
+    try:
+        for component, status, _ in components(path):
+            public = component if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IWOTH else None
+    except OSError:
+        return f"{path} is missing, and {public} can be changed by all users" if public is not None else None
+    return None
+
+
 def check_own(folder: Path, *, shared: bool = False) -> None:
     """Raises `OSError` if a folder is missing, or another user could change or replace it; `shared` as in `distrust`."""
     if reason := distrust(folder, shared=shared, must_exist=True):

@@ -51,6 +51,8 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     """ID of the session's earlier engine, whose agent may still be running here; empty if there was none."""
     owners: tuple[str, ...] = ()
     """Names of the owners of the files that workers run, and of their folders, on the session's machine."""
+    cwd_owners: tuple[str, ...] = ()
+    """Names of the owners of the folder they start in, and of its parents."""
 
 
 class NodeView(Struct, frozen=True, omit_defaults=True):
@@ -137,11 +139,6 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     def script_path(self) -> str:
         """The path of the script, or the name of the module."""
         return self.script if self.module else f"{PurePath(self.cwd, self.script)}"
-
-    @property
-    def run_paths(self) -> tuple[str, ...]:
-        """Paths that workers run from: the interpreter, the working directory and, unless it is a module, the script."""
-        return (*self.code_paths, self.cwd)
 
     @property
     def code_paths(self) -> tuple[str, ...]:

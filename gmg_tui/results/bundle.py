@@ -44,7 +44,10 @@ def bundle(entry: sessions.SessionEntry) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in (sessions.RECORD, sessions.SUMMARY, sessions.TUNE):
-            with suppress(OSError, msgspec.MsgspecError), _open_file(entry.folder / name, entry.folder) as file:
+            with (
+                suppress(OSError, msgspec.MsgspecError, RecursionError),
+                _open_file(entry.folder / name, entry.folder) as file,
+            ):
                 document = _mask_env(msgspec.json.decode(file.read()))
                 archive.writestr(name, scrub(msgspec.json.format(msgspec.json.encode(document)).decode()))
         for path in _logs(entry.folder):

@@ -28,7 +28,7 @@ UNSORTED = "unsorted"
 _MAX_SUGGESTED_COLUMNS = 3
 _MAX_FAILED_NAMES = 3
 """Maximum names to list for a failure."""
-_AMOUNT = re.compile(r"[\d.,]+ ?(?:[KMGT]?i?B|s|%)")
+_AMOUNT = re.compile(r"(?<![\d.,])[\d.,]++ ?(?:[KMGT]?i?B|s|%)")
 """An amount, which may differ between failures with the same reason."""
 
 

@@ -26,7 +26,7 @@ from gmg_tui.jobs.argument_placeholders import checkpoint_values, fill, values_f
 from gmg_tui.machine import numa
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.cgroup import Memory, folders, usable_cpus
-from gmg_tui.machine.folders import make_private, owners, user_name
+from gmg_tui.machine.folders import make_private, owners, public_gap, user_name
 from gmg_tui.machine.gpu.driver import LATE_S, MAX_DRIVER_WAIT_S, Driver, timeout_text
 from gmg_tui.machine.gpu.egl import EglMap
 from gmg_tui.machine.processes import Scans
@@ -204,12 +204,17 @@ class LocalHost:
 
         On a node's own scratch disk, for example, anyone may have created a user's missing folder.
         """
-        assert self.spec.agent is not None
-        for path, owner in owners(*self.spec.run_paths):
-            if owner not in {0, os.getuid()} and user_name(owner) not in self.spec.agent.owners:
-                raise GmgError(
-                    f"{path} belongs to {user_name(owner)} here, unlike on the session's machine: not run", 1
-                )
+        spec, agent = self.spec, self.spec.agent
+        assert agent is not None
+        for paths, names in ((spec.code_paths, agent.owners), ((spec.cwd,), (*agent.owners, *agent.cwd_owners))):
+            for path, owner in owners(*paths):
+                if owner not in {0, os.getuid()} and user_name(owner) not in names:
+                    raise GmgError(
+                        f"{path} belongs to {user_name(owner)} here, unlike on the session's machine: not run", 1
+                    )
+            for name in paths:
+                if (reason := public_gap(Path(name))) is not None:
+                    raise GmgError(f"{reason}: not run", 1)
 
     async def prepare(self, slot: Slot, task: Task, rendezvous: Rendezvous | None, report: Report) -> Launch:
         """Prepares an attempt: its command line, environment, checkpoint and cores.

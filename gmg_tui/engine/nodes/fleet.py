@@ -66,6 +66,7 @@ class Fleet:
         self._replaces = ""
         """ID of the session's previous engine; empty if there was none."""
         self._owners: tuple[str, ...] = ()
+        self._cwd_owners: tuple[str, ...] = ()
         self._slots: Mapping[str, EngineSlot] = {}
         self._line_offsets: dict[str, tuple[str, int]] = {}
         """The ID of each slot's agent, and the ring buffer's number for that agent's first line."""
@@ -83,7 +84,9 @@ class Fleet:
         if not names:
             raise GmgError("--nodes: no node is listed", 1)
         self._replaces = await in_daemon_thread(_write_mark, Path(self.spec.folder, NODE_MARK), self.session_id)
-        self._owners = await in_daemon_thread(lambda: tuple(owner_names(owners(*self.spec.run_paths))))
+        self._owners, self._cwd_owners = await in_daemon_thread(
+            lambda: [tuple(owner_names(owners(*paths))) for paths in (self.spec.code_paths, (self.spec.cwd,))]
+        )
         for name in names:
             self._nodes[name] = Node(name, self.spec, self._launcher, self._on_change, self._append_lines)
 
@@ -111,6 +114,7 @@ class Fleet:
             peers=peers,
             replaces=self._replaces,
             owners=self._owners,
+            cwd_owners=self._cwd_owners,
         )
         # Ranks on different nodes wait for each other, so no agent may delay its own.
         start = StartMode.TOGETHER if spec.ddp is not None else spec.start

@@ -11,15 +11,20 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
+import msgspec
 import psutil
 import pytest
 from msgspec import structs
 
 import gmg_tui
+from gmg_tui.cli import agent
+from gmg_tui.engine.attempts.local_host import LocalHost
 from gmg_tui.engine.launchers import launcher
 from gmg_tui.engine.launchers.launcher import Slurm, Ssh
-from gmg_tui.model import DdpSpec, NodesSpec, WorkerState
+from gmg_tui.model import AgentSpec, DdpSpec, NodesSpec, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import nodes_folder
 from tests.engine.harness import program, running, spawn, spec_for, sweep_for
@@ -203,6 +208,31 @@ async def test_a_node_runs_no_script_that_another_user_has_made(hosts: NodesSpec
     reason = f"{script.parent} belongs to nobody here, unlike on the session's machine: not run"
     assert [worker.reason for worker in snapshot.workers] == [reason] * 2
     assert not ran.exists()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+@pytest.mark.parametrize("missing", [False, True])
+def test_the_owner_of_the_working_directory_is_not_trusted_with_the_script(missing: bool, tmp_path: Path) -> None:
+    script = Path(tempfile.gettempdir(), "gmg-missing", "job.py") if missing else tmp_path / "job.py"
+    spec = spec_for(script=str(script), agent=AgentSpec("n1", "s", "id", cwd_owners=("nobody",)))
+    if not missing:
+        script.write_text("")
+        shutil.chown(script, "nobody")
+    text = "is missing, and" if missing else "belongs to nobody here"
+    with pytest.raises(GmgError, match=text):
+        LocalHost._check_owners(cast("LocalHost", SimpleNamespace(spec=spec)))
+
+
+def test_a_running_agent_is_found_although_another_user_has_changed_where_sockets_lie(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As by a folder in /tmp that was there when the agent started."""
+    spec = spec_for(agent=AgentSpec("n1", "s", "id", gmg_tui.__version__))
+    running = SimpleNamespace(record=SimpleNamespace(session=SimpleNamespace(spec=SimpleNamespace(socket="/x/a.sock"))))
+    monkeypatch.setattr("gmg_tui.session.is_locked", lambda _: True)
+    monkeypatch.setattr("gmg_tui.session.inspect", lambda _: running)
+    monkeypatch.setattr(agent, "_connect", lambda path: "connected" if path == Path("/x/a.sock") else None)
+    assert agent._connect_or_start(msgspec.json.encode(spec)) == "connected"
 
 
 def test_no_host_can_be_an_option_of_ssh() -> None:
