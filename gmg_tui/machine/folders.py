@@ -118,7 +118,7 @@ def distrust(folder: Path, *, shared: bool = False, must_exist: bool = False) ->
     except OSError:
         if must_exist:
             raise
-        return f"{folder} is missing, and {component} can be changed by all users" if is_world_writable else None
+        return public_gap(folder)
     return None
 
 

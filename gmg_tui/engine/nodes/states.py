@@ -162,7 +162,7 @@ _CHECKPOINT_PATH = re.compile(r"/[^\0]{0,1023}")
 _MAX_PROGRESS_CHARS = 200
 """Length limit of a checkpoint's progress: checkpoints go with a job to other nodes, whose reports contain them."""
 _LISTS, _MAX_ITEMS = frozenset({"alerts", "troubles", "xids", "processes", "throttle"}), 64
-"""Lists of which clients see all items, and their maximum length."""
+"""Lists that clients get in full, and their maximum length."""
 _DEFAULT_RANGE = 0.0, 1e15
 _MIN_AMOUNT = 1e-30
 """Smaller amounts, if not 0, overflow in ratios."""

@@ -76,7 +76,7 @@ class SlotBoard:
         self._held: dict[int, tuple[float, float]] = {}
         """Jobs that lost their slots: the seconds to hold each back, and until when, monotonic seconds."""
         self._losses = Counter[int]()
-        """How often each job failed on a lost GPU."""
+        """Number of failures on lost GPUs, by job."""
         self._witnesses: dict[int, _Card] = {}
         """Requeued jobs that have not ended, each with the suspected GPU."""
         self._allotment = Allotment()

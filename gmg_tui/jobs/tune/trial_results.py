@@ -121,7 +121,7 @@ class Record:
         self.free_mib: dict[str, float] = {}
         """Free memory of each slot when no worker was running on it."""
         self._min_nodes = min(2, len({slot.node for slot in self.slots.values()}))
-        """A value must fail on so many nodes, as one node may be broken."""
+        """Number of nodes that a value must fail on, as one may be broken."""
 
     # Values that run
 
