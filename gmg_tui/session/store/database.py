@@ -132,6 +132,11 @@ _PUT_METRICS = f"INSERT INTO metrics ({_FIELDS}) VALUES ({', '.join('?' for _ in
 
 NAN_PREFIX = "gmg:"
 """Prefix of NaN and infinities in stored results and metrics."""
+_FORGET_ALL_BUT_NEWEST = """
+DELETE FROM {table} WHERE job = ?1 AND rank = ?2 AND number <= (
+    SELECT number FROM {table} WHERE job = ?1 AND rank = ?2 ORDER BY number DESC LIMIT 1 OFFSET ?3
+)
+"""
 _ENCODED_NANS = {f"{NAN_PREFIX}{value}" for value in ("nan", "inf", "-inf")}
 
 
@@ -149,11 +154,10 @@ def write(db: sqlite3.Connection, records: Iterable[Record]) -> None:
         for record in records:
             db.execute(*_statement(record))
             if isinstance(record, JobAttempt | AttemptCurves):
-                job, number, rank = record.key
+                job, _, rank = record.key
                 is_attempt = isinstance(record, JobAttempt)
                 table, kept = ("attempts", MAX_ATTEMPTS) if is_attempt else ("curves", MAX_ATTEMPTS_WITH_CURVES)
-                oldest = f"DELETE FROM {table} WHERE job = ? AND rank = ? AND number <= ? - ?"  # noqa: S608 - a name of this module
-                db.execute(oldest, (job, rank, number, kept))
+                db.execute(_FORGET_ALL_BUT_NEWEST.format(table=table), (job, rank, kept))
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -38,6 +38,7 @@ def _metrics(count: int) -> list[MetricsRow]:
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(records.jobs, max_size=3), st.lists(records.attempts, max_size=3))
+@example([], [JobAttempt(1, "cpu0", None, Attempt(number)) for number in (-(2**63), 1, 2**63 - 1)])
 def test_records_round_trip(jobs: list[JobRecord], attempts: list[JobAttempt]) -> None:
     backlog = writer._Backlog()
     kept: list[Record] = [*jobs, *attempts, *_metrics(2)]
