@@ -75,10 +75,9 @@ def _connect_or_start(line: bytes) -> socket.socket:
         versions = f"it has gmg-tui {version}, but this machine has {agent_spec.version}"
         raise GmgError(f"{versions}; install the same version", 1)
     id_prefix = agent_spec.session_id[:_ID_PREFIX_LENGTH]
-    path, folder = _socket_path(agent_spec, id_prefix), _agent_folder(agent_spec, id_prefix)
-    # A running agent may have another socket than one would have now, as other users can use the temporary folder.
-    running = sessions.inspect(folder) if sessions.is_locked(folder) else None
-    for socket_path in (path, *([Path(running.record.session.spec.socket)] if running is not None else [])):
+    folder = _agent_folder(agent_spec, id_prefix)
+    path, *recorded = _socket_paths(agent_spec, id_prefix)
+    for socket_path in (path, *recorded):
         if (connection := _connect(socket_path)) is not None:
             return connection
     if agent_spec.replaces:
@@ -108,8 +107,15 @@ def _connect_or_start(line: bytes) -> socket.socket:
     return connection
 
 
-def _socket_path(agent_spec: AgentSpec, id_prefix: str) -> Path:
-    return sessions.socket_path(f"agent-{id_prefix}-{zlib.crc32(agent_spec.node.encode()):08x}")
+def _socket_paths(agent_spec: AgentSpec, id_prefix: str) -> list[Path]:
+    """Returns the path at which an agent started now would listen, and that of the running agent, if any.
+
+    They differ if other users changed the temporary folder meanwhile.
+    """
+    folder = _agent_folder(agent_spec, id_prefix)
+    running = sessions.inspect(folder) if sessions.is_locked(folder) else None
+    path = sessions.socket_path(f"agent-{id_prefix}-{zlib.crc32(agent_spec.node.encode()):08x}")
+    return [path, *([Path(running.record.session.spec.socket)] if running is not None else [])]
 
 
 def _agent_folder(agent_spec: AgentSpec, id_prefix: str) -> Path:
@@ -129,9 +135,10 @@ def _end_earlier_agent(agent_spec: AgentSpec) -> None:
         if time.monotonic() >= deadline:
             raise GmgError(f"the agent of the session's earlier engine does not exit; see {folder}", 1)
         if not end_requested:
-            with suppress(GmgError):  # the agent is gone, and its watchdog is ending its workers
-                asyncio.run(_request_end(_socket_path(agent_spec, id_prefix)))
-                end_requested = True
+            for path in _socket_paths(agent_spec, id_prefix):
+                with suppress(GmgError):  # the agent is gone, and its watchdog is ending its workers
+                    asyncio.run(_request_end(path))
+                    end_requested = True
         time.sleep(_POLL_S)
 
 

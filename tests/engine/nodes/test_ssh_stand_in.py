@@ -227,12 +227,20 @@ def test_a_running_agent_is_found_although_another_user_has_changed_where_socket
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As by a folder in /tmp that was there when the agent started."""
-    spec = spec_for(agent=AgentSpec("n1", "s", "id", gmg_tui.__version__))
+    agent_spec = AgentSpec("n1", "s", "id", gmg_tui.__version__, replaces="earlier")
     running = SimpleNamespace(record=SimpleNamespace(session=SimpleNamespace(spec=SimpleNamespace(socket="/x/a.sock"))))
-    monkeypatch.setattr("gmg_tui.session.is_locked", lambda _: True)
+    asked: list[Path] = []
+
+    async def request_end(path: Path) -> None:
+        asked.append(path)
+
+    monkeypatch.setattr("gmg_tui.session.is_locked", lambda _: Path("/x/a.sock") not in asked)
     monkeypatch.setattr("gmg_tui.session.inspect", lambda _: running)
     monkeypatch.setattr(agent, "_connect", lambda path: "connected" if path == Path("/x/a.sock") else None)
-    assert agent._connect_or_start(msgspec.json.encode(spec)) == "connected"
+    monkeypatch.setattr(agent, "_request_end", request_end)
+    assert agent._connect_or_start(msgspec.json.encode(spec_for(agent=agent_spec))) == "connected"
+    agent._end_earlier_agent(agent_spec)
+    assert asked[-1] == Path("/x/a.sock")
 
 
 def test_no_host_can_be_an_option_of_ssh() -> None:
