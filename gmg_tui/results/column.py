@@ -22,6 +22,7 @@ from gmg_tui.model import GpuSample, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import one_line, safe
 
+_MAX_TITLE_CHARS = 200
 T = TypeVar("T")
 Cell = bool | int | float | str | None
 """A value in a table; None if unknown."""
@@ -88,8 +89,10 @@ class Column(Generic[T]):
 
     @property
     def heading(self) -> str:
-        """The title and unit, safe on terminals even if a script chose them."""
-        return one_line(f"{self.title or self.name} {self.unit}".rstrip())
+        """The title and unit, safe on terminals even if a script chose them; a long title is cut."""
+        title = self.title or self.name
+        title = title if len(title) <= _MAX_TITLE_CHARS else f"{title[:_MAX_TITLE_CHARS]}…"
+        return one_line(f"{title} {self.unit}".rstrip())
 
     def text(self, row: T) -> str:
         """Formats a row's value for people, safe on terminals."""

@@ -114,6 +114,7 @@ def test_a_heading_is_harmless() -> None:
     assert (
         tables.render_lines([Column[Row]("a\x1b]0;x\x07\u3164\nb", lambda row: "1")], ROWS, colour=False)[0] == "a··b"
     )
+    assert Column[Row]("x" * 50_000, lambda row: "1", unit="s").heading == f"{'x' * 200}… s"
 
 
 def test_html_escapes_texts_and_has_numbers_in_full() -> None:
