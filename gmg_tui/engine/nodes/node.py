@@ -185,7 +185,7 @@ class Node:
             _log.warning("%s is lost: its agent was replaced", self.name)
             for slot, attempt in list(self.attempts.items()):
                 missing = self.missing_reason(slot)
-                attempt.on_node_lost(missing or f"{self.name} is lost", replaced=True, for_good=missing is not None)
+                attempt.lose(missing or f"{self.name} is lost", final=missing is not None, replaced=True)
         if not self.answered.done():
             self.answered.set_result(None)
         else:
@@ -333,7 +333,7 @@ class Node:
         self.lost_since = self.lost_since or clock.now()
         self.available.clear()
         for attempt in list(self.attempts.values()):
-            attempt.on_node_lost(f"{self.name} is lost", for_good=self.gone is not None)
+            attempt.on_node_away(f"{self.name} is lost")
         self._changed()
 
     # For clients

@@ -107,7 +107,7 @@ class RemoteAttempt:
             self.assignment = Assignment(next(_keys), replace(self.task, rendezvous=rendezvous))
             self._node.assign(self)
             if self._node.lost_since is not None:  # it was lost while the ranks waited for each other
-                self.on_node_lost(f"{self._node.name} is lost", orphaned=self.task.job is not None)
+                (self.on_node_away if self.task.job is None else self.lose)(f"{self._node.name} is lost")
             return await asyncio.shield(self._outcome)
         finally:
             if self._preparing is not None:
@@ -119,7 +119,7 @@ class RemoteAttempt:
 
     async def _prepare(self) -> Rendezvous | None:
         if (reason := self._node.gone or self._node.missing_reason(self.slot.name)) is not None:
-            self.on_node_lost(reason, for_good=True)
+            self.lose(reason, final=True)
         elif not self._node.available.is_set():
             self._worker.set_wait_reason(f"for {self._node.name}")
             await self._node.available.wait()
@@ -134,43 +134,54 @@ class RemoteAttempt:
 
     # From the node
 
-    def on_node_lost(
-        self, reason: str, *, for_good: bool = False, replaced: bool = False, orphaned: bool = False
-    ) -> None:
-        """Handles the loss of the node, perhaps `for_good`, or its return with a new agent (`replaced`).
+    def on_node_away(self, reason: str) -> None:
+        """Waits for the node, unless it will not be back or others wait for the attempt: its group, its search or a stop.
 
-        The attempt fails if it belongs to a rank or cannot continue. A job returns to the queue, but only once its agent must
-        have ended its process (`orphaned`): until then, that may write the same files as another elsewhere.
+        A job is lost once its agent must have ended its process: before, that could write the same files as another
+        elsewhere. Two processes of one trial do no harm.
+        """
+        is_job, is_rank, spec = self.task.job is not None, self.task.rank is not None, self._node.spec
+        if self.life is Life.ENDED or self._outcome.done():
+            return
+        if self._node.gone is not None:
+            self.lose(reason, final=True)
+        elif self.assignment is None:
+            if is_job:
+                self.lose(reason)
+        elif is_rank or self.stopped is not None or (is_job and spec.tune is not None):
+            self.lose(reason)
+        else:
+            self._away, where = True, ""
+            if is_job and self._orphaning is None:
+                wait_s = orphan_end_s(spec)
+                self._orphaning = asyncio.get_running_loop().call_later(wait_s, partial(self.lose, reason))
+                where = f", or elsewhere after {units.span(wait_s)}"
+            self._worker.set_wait_reason(f"{reason}; continues when it is back{where}")
+            self._worker.changed()
+
+    def lose(self, reason: str, *, final: bool = False, replaced: bool = False) -> None:
+        """Ends the attempt, whose process has ended or will soon; a job returns to the queue.
+
+        Args:
+            reason: The reason, for people.
+            final: True if the node will not be back.
+            replaced: True if the node is back, with a new agent.
         """
         is_job, is_rank, stop = self.task.job is not None, self.task.rank is not None, self.stopped
         if self.life is Life.ENDED or self._outcome.done():
             return
-        is_gone = for_good or replaced or orphaned
-        # Two processes of one trial do no harm, and its search should go on.
-        may_run = is_job and not (is_rank or stop or is_gone) and self._node.spec.tune is None
-        unready = reason if is_job or for_good else None
-        failure, final = Failure(FailureKind.DEVICE, reason, ""), for_good and not is_rank
+        unready = reason if is_job or final else None
+        failure, final = Failure(FailureKind.DEVICE, reason, ""), final and not is_rank
         if self.assignment is None:
             if unready is not None:
                 self._finish(Outcome(failure, unprepared=True, unready=unready, final=final))
-        elif not may_run and (stop is not None or is_job or is_rank or is_gone):
-            retry, running_s = replaced and not (is_rank or is_job or stop), clock.now() - self._assigned_at
-            outcome = Outcome(
-                failure, unprepared=is_job, unready=unready, final=final, retry=retry, running_s=running_s
-            )
-            if stop is not None:
-                outcome = outcome._replace(failure=None, cause=outcome_without_process(stop).cause)
-            self._finish(outcome)
-            self._worker.on_leader_exit(1)
-        else:
-            self._away, where = True, ""
-            if may_run and self._orphaning is None:
-                wait_s = orphan_end_s(self._node.spec)
-                orphan = partial(self.on_node_lost, reason, orphaned=True)
-                self._orphaning = asyncio.get_running_loop().call_later(wait_s, orphan)
-                where = f", or elsewhere after {units.span(wait_s)}"
-            self._worker.set_wait_reason(f"{reason}; continues when it is back{where}")
-            self._worker.changed()
+            return
+        retry, running_s = replaced and not (is_rank or is_job or stop), clock.now() - self._assigned_at
+        outcome = Outcome(failure, unprepared=is_job, unready=unready, final=final, retry=retry, running_s=running_s)
+        if stop is not None:
+            outcome = outcome._replace(failure=None, cause=outcome_without_process(stop).cause)
+        self._finish(outcome)
+        self._worker.on_leader_exit(1)
 
     def apply_report(self, report: AttemptReport, result: bytes = b"{}", curves: bytes = b"") -> None:
         """Applies a report, unless it is about another attempt; `result` and `curves` are as in `SlotReport`."""
@@ -199,7 +210,7 @@ class RemoteAttempt:
         if report.outcome is not None:
             stop, cause = self.stopped or assignment.stop, report.outcome.cause
             if self._was_lost and stop is None and cause is StopCause.COMMAND:  # its agent had given the engine up
-                self.on_node_lost(f"{self._node.name} was lost", orphaned=True)
+                self.lose(f"{self._node.name} was lost")
             else:
                 self._finish(self._correct_outcome(report.outcome, stop))
             return

@@ -200,7 +200,7 @@ async def test_a_node_that_is_lost_after_a_nan_condemns_no_checkpoint_of_another
         outcome = None if lost else Outcome(Failure(FailureKind.UNKNOWN, "", ""))
         began = {"number": 1, "pid": 1, "started": time.time()}
         attempt.apply_report(_report(attempt, outcome, **began, continued_from=known[-1].path))
-        attempt.on_node_lost("n1 is lost", orphaned=True)
+        attempt.lose("n1 is lost")
         await running
         attempt.end = WorkerState.FAILED, None
         nan = Alert("nan", Severity.ERROR, "loss is NaN", time.time())
