@@ -87,12 +87,13 @@ def _connect_or_start(line: bytes) -> socket.socket:
     with suppress(OSError, UnicodeDecodeError):
         engine_id = open_for_reading(Path(spec.folder, sessions.NODE_MARK)).read(_CHUNK_BYTES).decode()
         shares_folder = engine_id == agent_spec.session_id
+    if not (spec.module or Path(spec.cwd).is_dir()):  # a module may be in the working directory
+        spec = structs.replace(spec, script=spec.script_path, cwd=str(home() or "/"))
     spec = structs.replace(
         spec,
         name=folder.name,
         folder=str(folder),
         socket=str(path),
-        cwd=spec.cwd if Path(spec.cwd).is_dir() else str(home() or "/"),
         agent=structs.replace(agent_spec, logs=spec.folder if shares_folder else ""),
     )
     start_error = _start(spec)

@@ -24,6 +24,7 @@ from gmg_tui.engine.records.session_files import SessionFiles
 from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.workers.slot import EngineSlot, update_others
 from gmg_tui.machine.blocking_calls import in_daemon_thread
+from gmg_tui.machine.files import open_for_reading
 from gmg_tui.machine.gpu.processes import describe
 from gmg_tui.machine.processes import Scans, Table, absolute_paths, files_open_for_writing
 from gmg_tui.machine.slurm import AllocationWatch
@@ -37,6 +38,7 @@ _FILES_INTERVAL_S = 10.0
 _SCAN_INTERVAL_S = 2.0
 """Interval of scans of all processes: a pass over `/proc` costs 10 to 20 microseconds per process."""
 _UNWATCHED_SCAN_INTERVAL_S = 5.0
+_MAX_SCRIPT_BYTES = 1 << 20
 """Interval of the same scans while no client is connected."""
 
 
@@ -144,7 +146,7 @@ class Observer:
         spec = self._work.session.spec
         if all(option is None for option in (spec.sweep, spec.ddp, spec.agent, spec.nodes)) and not spec.module:
             with suppress(OSError):
-                source = await in_daemon_thread(Path(spec.cwd, spec.script).read_text, "utf-8", "replace")
+                source = await in_daemon_thread(_start_of, Path(spec.script_path))
                 args = (*spec.args, *spec.env.values())
                 sign = find_same_arguments(source, args, len(self._work.session.slots))
                 self._work.note("arguments", f"{sign.text}; {sign.advice}" if sign is not None else None)
@@ -325,6 +327,11 @@ def _with_newest_checkpoint(view: Worker) -> Worker:
     if len(view.newest.checkpoints) < 2:
         return view
     return structs.replace(view, newest=structs.replace(view.newest, checkpoints=view.newest.checkpoints[-1:]))
+
+
+def _start_of(script: Path) -> str:
+    with open_for_reading(script) as file:
+        return file.read(_MAX_SCRIPT_BYTES).decode("utf-8", "replace")
 
 
 def _paths_written(slot: EngineSlot, view: Worker) -> set[str]:

@@ -105,20 +105,20 @@ def distrust(folder: Path, *, shared: bool = False, must_exist: bool = False) ->
     and world-writable with the sticky bit, unless the rest of the path is missing: anyone could then create it.
     With `must_exist`, raises `OSError` if anything is missing.
     """
-    administrators, is_world_writable = _administrators(), False
+    administrators, public = _administrators(), None
     try:
         for component, status, is_last in components(folder):
             if stat.S_ISREG(status.st_mode):  # only folders like `/` and `/tmp` must be an unmapped root's
                 administrators = (0,)
             if (reason := _distrust(status, administrators, own=is_last and not shared)) is not None:
                 return f"{component} {reason}"
-            is_world_writable = bool(status.st_mode & stat.S_IWOTH) and not stat.S_ISLNK(status.st_mode)
+            public = component if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IWOTH else None
             # Inside a world-writable folder, an unmapped owner may be anyone.
-            administrators = (0,) if is_world_writable else _administrators()
+            administrators = (0,) if public is not None else _administrators()
     except OSError:
         if must_exist:
             raise
-        return public_gap(folder)
+        return f"{folder} is missing, and {public} can be changed by all users" if public is not None else None
     return None
 
 
@@ -128,17 +128,6 @@ def owners(*paths: str | Path) -> Iterator[tuple[Path, int]]:
         with suppress(OSError):
             for component, status, _ in components(Path(path)):
                 yield component, status.st_uid
-
-
-def public_gap(path: Path) -> str | None:
-    """Returns the reason why any user could create a missing `path`; None if it exists, or if not all users could."""
-    public: Path | None = None
-    try:
-        for component, status, _ in components(path):
-            public = component if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IWOTH else None
-    except OSError:
-        return f"{path} is missing, and {public} can be changed by all users" if public is not None else None
-    return None
 
 
 def check_own(folder: Path, *, shared: bool = False) -> None:

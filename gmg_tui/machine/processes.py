@@ -380,9 +380,9 @@ def files_open_for_writing(pids: Iterable[int]) -> set[str]:
 
 def _descriptors(pids: Iterable[int]) -> Iterator[tuple[int, str]]:
     for pid in sorted(pids):
-        with suppress(OSError):  # the process is gone, or another user's
-            numbers = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208 - pathlib is half as fast
-            yield from ((pid, number) for number in numbers[:MAX_PROCESS_FILES])
+        # The process may be gone, or another user's. It may have a million: only the first ones are read.
+        with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
+            yield from ((pid, entry.name) for entry in islice(entries, MAX_PROCESS_FILES))
 
 
 def absolute_paths(paths: Iterable[str], pids: Iterable[int]) -> set[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 MAX_LINE_BYTES = 8192
 """Longer lines are cut on the screen and in searches; the log file has them in full."""
+_MAX_RAW_BYTES = 1 << 20
 
 TRACEBACK = b"Traceback (most recent call last)"
 """The beginning of Python's tracebacks."""
@@ -111,10 +112,10 @@ def clean(raw: bytes) -> str:
     """Returns a line of output, without its line end, as text that is safe on any terminal.
 
     Like `safe`, with backspaces applied, tabs expanded, line ends replaced by `·` and invalid UTF-8 by U+FFFD. A line
-    beyond `MAX_LINE_BYTES` is cut, and ends with the count of the rest.
+    beyond `MAX_LINE_BYTES` is cut, and ends with the count of the rest. What follows the first MiB is not shown.
     """
-    raw = visible(raw)
-    cut = len(raw) - MAX_LINE_BYTES
+    unread, raw = max(0, len(raw) - _MAX_RAW_BYTES), visible(raw[:_MAX_RAW_BYTES])
+    cut = max(0, len(raw) - MAX_LINE_BYTES) + unread
     text = raw[:MAX_LINE_BYTES].decode("utf-8", "replace")
     if "\t" in text:
         text = text.expandtabs(8)[:MAX_LINE_BYTES]  # a line of tabs would be eight times as long

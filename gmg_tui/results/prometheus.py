@@ -176,7 +176,7 @@ def _write_gpu(scrape: _Scrape, gpu: Gpu, sample: GpuSample, labels: dict[str, s
     for name, text, field, scale in _GPU_METRICS:
         scrape.add(name, text, getattr(sample, field), scale, **labels)
     scrape.add("gmg_gpu_energy_joules_total", "Energy used since the driver was loaded.", sample.energy_j, **labels)
-    for reason in dict.fromkeys(sample.throttle or ()):
+    for reason in dict.fromkeys(map(safe, sample.throttle or ())):
         scrape.add("gmg_gpu_throttle_reason", "1 for each reason why the GPU is throttled.", 1, **labels, reason=reason)
 
 

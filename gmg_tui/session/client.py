@@ -147,8 +147,8 @@ class EngineClient(Source):
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, welcome: Welcome, max_bytes: int
     ) -> None:
         super().__init__(welcome)
-        self.max_bytes, self.max_report_bytes = max_bytes, 0
-        """Maximum sizes of messages, and of an agent's reports."""
+        self.max_bytes, self.max_report_bytes, self.max_answer_bytes = max_bytes, 0, max_bytes
+        """Maximum sizes of messages, of an agent's reports, and of answers."""
         self._reader, self._writer = reader, writer
         self._numbers = numbers_from(1)
         self._pending: dict[int, asyncio.Future[Answer]] = {}
@@ -295,6 +295,8 @@ class EngineClient(Source):
             self._pending.pop(number, None)
         if answer.error is not None:
             raise GmgError(answer.error, 1)
+        if len(answer.value) > self.max_answer_bytes:
+            raise GmgError(f"the answer is too long: {len(answer.value):,} bytes", 1)
         return None if answer.value == protocol.NOTHING else answer.value
 
     def _fail(self, reason: str) -> None:

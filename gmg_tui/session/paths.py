@@ -63,12 +63,26 @@ def sessions_folder() -> Path:
     configured = state_folder()
     if configured is None:
         raise GmgError(f"user {os.getuid()} has no home folder for sessions; set HOME or XDG_STATE_HOME", 1)
-    distrust_reason = _claim(configured / "gmg-tui")
-    fallbacks = [home / ".local/state" for home in homes()] if distrust_reason is not None else []
-    for folder in (configured, *fallbacks):
-        if _claim(folder / "gmg-tui") is None:
-            return folder / "gmg-tui" / "sessions"
+    distrust_reason = _distrust(configured / "gmg-tui")
+    if distrust_reason is None:
+        return configured / "gmg-tui" / "sessions"
+    for folder in _fallbacks():
+        if _claim(folder) is None:
+            return folder / "sessions"
     raise GmgError(f"no folder for sessions: {distrust_reason}; set XDG_STATE_HOME", 1)
+
+
+def _fallbacks() -> list[Path]:
+    return [home / ".local/state/gmg-tui" for home in homes()]
+
+
+def _distrust(configured: Path) -> str | None:
+    """Returns the reason not to use the configured folder, if any.
+
+    If others could make it, it is made, unless a fallback has sessions: others could otherwise hide these.
+    """
+    is_used = any(os.path.isdir(folder / "sessions") for folder in _fallbacks() if folder != configured)  # noqa: PTH112 - raises nothing
+    return distrust(configured) if is_used else _claim(configured)
 
 
 def _claim(folder: Path) -> str | None:
@@ -84,7 +98,7 @@ def _claim(folder: Path) -> str | None:
 def ignored_folders() -> Iterator[str]:
     """Yields a sentence for each configured folder that is ignored because another user could change it."""
     configured = state_folder()
-    if configured is not None and (reason := _claim(configured / "gmg-tui")):
+    if configured is not None and (reason := _distrust(configured / "gmg-tui")):
         yield f"sessions are in {sessions_folder()}: {reason}"
     if (runtime := os.environ.get("XDG_RUNTIME_DIR")) and (reason := distrust(Path(runtime))):
         yield f"XDG_RUNTIME_DIR is not used: {reason}"

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from gmg_tui.model import Curve, JobRecord, QueueAction, Series, Session, Snapshot
-from gmg_tui.model.text import encode_lossy
+from gmg_tui.model.text import MAX_LINE_BYTES, encode_lossy
 
 VERSION = 10
 """Version of the protocol, which must be the same on both sides."""
@@ -205,7 +205,7 @@ class Lines(Struct, frozen=True, tag=True):
     slot: str
     first: int
     """Number of the first line, from 0, over all attempts; a gap means dropped lines."""
-    lines: Annotated[tuple[str, ...], Meta(max_length=MAX_LINES)]
+    lines: Annotated[tuple[Annotated[str, Meta(max_length=2 * MAX_LINE_BYTES)], ...], Meta(max_length=MAX_LINES)]
 
 
 class LogChunk(Struct, frozen=True, omit_defaults=True):

@@ -24,7 +24,7 @@ from textual.message_pump import MessagePump
 from textual.screen import Screen
 
 from gmg_tui.model import Occurrence, units
-from gmg_tui.model.text import one_line
+from gmg_tui.model.text import one_line, safe
 
 Result = TypeVar("Result")
 
@@ -255,7 +255,11 @@ _TMUX_TIMEOUT_S: Final = 2.0
 
 
 async def copy(app: App[Any], text: str) -> str:
-    """Copies `text`, and returns a message for the user. Terminals do not confirm OSC 52, and may ignore it."""
+    """Copies `text` without what could control a terminal. Returns a message for the user.
+
+    Terminals do not confirm OSC 52, and may ignore it.
+    """
+    text = safe(text)
     amount = units.count(text.count("\n") + 1, "line")
     app.copy_to_clipboard(text)
     if not app.is_web and "TMUX" in os.environ and await _load_into_tmux(text):

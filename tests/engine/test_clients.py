@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import AsyncMock, MagicMock
 
 import msgspec
 import pytest
@@ -20,10 +21,11 @@ from gmg_tui.engine.api.server import Listener, Server
 from gmg_tui.engine.faults import Faults
 from gmg_tui.model import ArgumentResults, QueueAction, RunSpec, Session, Snapshot, WorkerState
 from gmg_tui.model.errors import GmgError
+from gmg_tui.model.text import MAX_LINE_BYTES
 from gmg_tui.session import protocol
 from gmg_tui.session.client import EngineClient
 from gmg_tui.session.protocol import Action, Seen
-from tests.patience import LONG_S
+from tests.patience import LONG_S, eventually
 
 from .harness import Running, program, read_out, running, spec_for, sweep_for
 
@@ -281,7 +283,7 @@ async def test_workers_start_without_a_client_after_a_timeout() -> None:
 
 
 async def test_only_reports_of_a_node_may_be_large() -> None:
-    """A hundred million empty lines are 100 MB in transit, and 6 GB in memory."""
+    """A hundred million empty lines are 100 MB in transit, and 6 GB in memory; a long one is cleaned for seconds."""
     report = protocol.SlotReports(msgspec.Raw(msgspec.msgpack.encode("x" * 5000)))
     large = protocol.Lines("n1/cpu0", 0, ("",) * 5000)
     many = protocol.Lines("n1/cpu0", 0, ("",) * (protocol.MAX_LINES + 1))
@@ -293,6 +295,22 @@ async def test_only_reports_of_a_node_may_be_large() -> None:
         await protocol.read_message(reader, 1000, 1 << 20)
     with pytest.raises(protocol.ProtocolError, match="length <= 8000"):
         await protocol.read_message(reader)
+    longest = "x" * (2 * MAX_LINE_BYTES)
+    reader.feed_data(protocol.frame(protocol.Lines("n1/cpu0", 0, (longest,))))
+    reader.feed_data(protocol.frame(protocol.Lines("n1/cpu0", 0, (longest + "\b",))))
+    assert isinstance(await protocol.read_message(reader), protocol.Lines)
+    with pytest.raises(protocol.ProtocolError, match="length <= 16384"):
+        await protocol.read_message(reader)
+
+
+async def test_an_answer_of_a_node_may_not_be_longer_than_one_is() -> None:
+    client = EngineClient(MagicMock(), MagicMock(drain=AsyncMock()), MagicMock(), 1 << 20)
+    client.max_answer_bytes = 1000
+    asking = asyncio.create_task(client.details("n1/cpu0"))
+    await eventually(lambda: client._pending)
+    client._pending[1].set_result(protocol.Answer.with_value(1, "x" * 2000))
+    with pytest.raises(GmgError, match="the answer is too long: 2,003 bytes"):
+        await asking
 
 
 async def test_a_request_that_cannot_be_sent_as_the_engine_goes_fails_once(caplog: pytest.LogCaptureFixture) -> None:

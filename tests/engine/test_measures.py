@@ -14,7 +14,7 @@ from gmg_tui.engine.output.history import RECENT_POINTS, History, Point
 from gmg_tui.machine.folders import make_locked
 from gmg_tui.model import Fps, GpuProcess, GpuSample, WorkerState, total_fps
 from gmg_tui.scripts.genesis.output.printed_rate import PrintedRate
-from gmg_tui.scripts.probe.counts import PREFIX, Counts
+from gmg_tui.scripts.probe.counts import MAX_PROCESSES, PREFIX, Counts
 from gmg_tui.scripts.probe.site import gmg_probe
 from gmg_tui.session import STORE
 from gmg_tui.session.store.reader import open_store
@@ -197,6 +197,19 @@ def test_a_process_that_starts_late_is_counted(tmp_path: Path) -> None:
         (folder.path / pid).write_bytes(gmg_probe.WORDS.pack(*words.values()))
     counts.read(now_ns / SECOND_NS)
     assert counts.simulator
+    counts.close()
+
+
+def test_a_scripts_files_do_not_use_up_the_engines_descriptors(tmp_path: Path) -> None:
+    counts, before = Counts(folder := make_locked(tmp_path, PREFIX)), len([*Path("/proc/self/fd").iterdir()])
+    words = dict.fromkeys(gmg_probe.NAMES, 0) | {"magic": gmg_probe.MAGIC, "phase": gmg_probe.IMPORTING}
+    for number in range(900):
+        (folder.path / f"{number}{'.reports' if number % 2 else ''}").write_bytes(gmg_probe.WORDS.pack(*words.values()))
+    counts.read(time.monotonic())
+    assert counts.read_reports() == ([], [])
+    assert counts.simulator
+    assert len(counts._counters) == MAX_PROCESSES
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
     counts.close()
 
 

@@ -18,7 +18,6 @@ from gmg_tui.machine.folders import (
     make_locked,
     make_own,
     make_private,
-    public_gap,
     remove_abandoned,
     remove_own,
     remove_tree,
@@ -160,15 +159,6 @@ def test_every_folder_and_link_on_the_way_counts(shared: Path, tmp_path: Path, m
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(OSError, match="Too many"):
         distrust(tmp_path / "loop", must_exist=True)
-
-
-def test_a_missing_file_in_a_folder_of_all_users_could_be_created_by_any(shared: Path) -> None:
-    (own := shared / "own").mkdir()
-    (own / "train.py").touch()
-    missing = shared / "theirs" / "train.py"
-    assert public_gap(own / "train.py") is None
-    assert public_gap(own / "other.py") is None
-    assert public_gap(missing) == f"{missing} is missing, and {shared} can be changed by all users"
 
 
 @as_root

@@ -144,5 +144,7 @@ def test_the_open_files_of_many_processes_are_bounded(tmp_path: Path, monkeypatc
     assert all(each.stdout is not None and each.stdout.readline() for each in started)
     monkeypatch.setattr(processes, "MAX_FILES", 30)
     assert 20 <= len(processes.files_open_for_writing([each.pid for each in started])) <= 30
+    monkeypatch.setattr(processes, "MAX_PROCESS_FILES", 4)
+    assert len([*processes._descriptors([started[0].pid])]) == 4
     for each in started:
         each.communicate()

@@ -84,3 +84,23 @@ def test_a_state_folder_that_is_a_file_is_an_error(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with pytest.raises(GmgError, match="sessions: Not a directory"):
         sessions.list_sessions()
+
+
+@needs_root
+def test_sessions_stay_where_they_are_when_another_user_no_longer_has_the_configured_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Agents are found by their folder: a second one would run beside the first."""
+    (shared := tmp_path / "shared").mkdir()
+    shared.chmod(0o1777)
+    (configured := shared / "us").mkdir()
+    os.chown(configured, 4242, 4242)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(configured))
+    folder = sessions.create("sim-1", "sim.py").parent
+    assert folder == tmp_path / "home/.local/state/gmg-tui/sessions"
+    configured.rmdir()
+    assert sessions.sessions_folder() == folder
+    assert not configured.exists()
+    reason = f"{configured}/gmg-tui is missing, and {shared} can be changed by all users"
+    assert f"sessions are in {folder}: {reason}" in sessions.ignored_folders()

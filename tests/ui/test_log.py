@@ -1,10 +1,12 @@
 """The log of the chosen worker: how it is followed, paused and searched."""
 
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from textual.app import App
 
+from gmg_tui.ui import terminal
 from gmg_tui.ui.dialogs import LineBar
 from tests.ui import play
 from tests.ui.play import FakedApp, press
@@ -254,3 +256,12 @@ async def test_tabs_left_out_for_the_status_of_a_search_have_a_sign() -> None:
         await play.sees(pilot, "Why Events ", "no match")
         await pilot.resize_terminal(60, 24)
         await play.sees(pilot, "Setup … ", "no match")
+
+
+async def test_what_is_copied_cannot_control_a_terminal_into_which_it_is_pasted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("TMUX", raising=False)
+    app = MagicMock(is_web=False)
+    await terminal.copy(app, "rm\x1b[201~ x\x07\n\x9b31my")
+    app.copy_to_clipboard.assert_called_once_with("rm x·\n·31my")

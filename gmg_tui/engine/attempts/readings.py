@@ -157,7 +157,7 @@ class Readings:
 
     def _read_counts(self) -> None:
         self.counts.read(time.monotonic())
-        metrics, files = self.counts.reports.read()
+        metrics, files = self.counts.read_reports()
         if metrics or files:
             self.reported.add({metric.name: metric.value for metric in metrics})
             self.curves.add(metrics)

@@ -11,7 +11,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from asyncio.subprocess import SubprocessStreamProtocol
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,16 +38,27 @@ _MAX_LOCAL_NODES = 4096
 def agent_script() -> str:
     """Returns a script for `sh` that runs `AGENT_COMMAND` on a node, or the node's own gmg-tui.
 
-    It runs the latter if there the interpreter is missing, or it or this package has an owner who is not trusted here.
+    It runs the latter if there the interpreter is missing or has an owner who is not trusted here. It fails if that is so
+    for this package, which both may import, or if anyone could create it.
     """
-    python, path_owners = shlex.quote(AGENT_COMMAND[0]), list(owners(AGENT_COMMAND[0], gmg_tui.__file__))
-    others = "".join(f"|*' '{shlex.quote(name)}" for name in owner_names(path_owners))
+    python, package = shlex.quote(AGENT_COMMAND[0]), list(owners(gmg_tui.__file__))
+    python_owners = list(owners(AGENT_COMMAND[0]))
+    others = "".join(f"|*' '{shlex.quote(name)}" for name in owner_names([*python_owners, *package]))
     return (
         f"me=$(id -u); p=$(readlink -f {python}); [ -x {python} ] || exec gmg-tui agent; "
-        f'own() {{ case $(stat -c "%u %U" "$1") in "0 "*|"$me "*{others}) ;; *) exec gmg-tui agent;; esac; }}; '
-        f'for q in {shlex.join(str(path) for path, _ in path_owners)}; do if [ -e "$q" ] || [ -L "$q" ]; then own "$q"; fi; done; '
-        f'while [ "$p" != / ]; do own "$p"; p=$(dirname "$p"); done; exec {shlex.join(AGENT_COMMAND)}'
+        f'own() {{ case $(stat -c "%u %U" "$1") in "0 "*|"$me "*{others}) ;; *) false;; esac; }}; '
+        f'for q in {_quoted(python_owners)}; do {{ [ ! -e "$q" ] && [ ! -L "$q" ]; }} || own "$q" || exec gmg-tui agent; done; '
+        'while [ "$p" != / ]; do own "$p" || exec gmg-tui agent; p=$(dirname "$p"); done; '
+        f"for q in {_quoted(package)}; do "
+        'if [ -e "$q" ] || [ -L "$q" ]; then own "$q" && continue; '
+        'else case $(stat -c %A "$(dirname "$q")") in ????????w*) ;; *) break;; esac; fi; '
+        'echo "$q could be another user\'s here: gmg-tui is not run" >&2; exit 1; done; '
+        f"exec {shlex.join(AGENT_COMMAND)}"
     )
+
+
+def _quoted(owned: Iterable[tuple[Path, int]]) -> str:
+    return shlex.join(str(path) for path, _ in owned)
 
 
 class Connection:

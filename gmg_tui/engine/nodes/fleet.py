@@ -25,6 +25,7 @@ from gmg_tui.machine.files import open_for_reading
 from gmg_tui.machine.folders import owner_names, owners, write_own
 from gmg_tui.model import AgentSpec, GpuSample, NodesSpec, NodeView, RunSpec, Session, Slot, StartMode, units
 from gmg_tui.model.errors import GmgError
+from gmg_tui.model.text import one_line
 from gmg_tui.scripts import torchrun
 from gmg_tui.scripts.torchrun import LOOPBACK
 from gmg_tui.session import NODE_MARK
@@ -220,7 +221,7 @@ class Fleet:
         if first > ring.end:
             ring.skip_to(first)
         if texts:
-            ring.feed("".join(f"{text}\n" for text in texts).encode(errors="surrogateescape"))
+            ring.feed("".join(f"{one_line(text)}\n" for text in texts).encode(errors="surrogateescape"))
             self.on_output()
 
     # Views

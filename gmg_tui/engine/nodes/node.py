@@ -165,7 +165,7 @@ class Node:
         """Begins to use a connected agent. Raises `GmgError` if it cannot be used."""
         session, previous = states.sanitize(client.welcome.session, states.MAX_NODE_BYTES), self.session
         states.check_slots(session.slots, self.name, self.spec)
-        client.max_bytes = states.MAX_NODE_BYTES + MAX_SLOT_BYTES
+        client.max_bytes, client.max_answer_bytes = states.MAX_NODE_BYTES + MAX_SLOT_BYTES, states.MAX_ANSWER_BYTES
         client.max_report_bytes = min(states.MAX_NODE_BYTES + MAX_SLOT_BYTES * len(session.slots), MAX_REPORT_BYTES)
         if self.expected is not None and slot_kinds(session.slots) != self.expected:
             self.gone = "its slots differ from the first node's, so it cannot join"

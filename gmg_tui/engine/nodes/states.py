@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import islice
 from typing import Annotated, Any, Self, TypeVar
 
 import msgspec
@@ -146,7 +147,7 @@ MAX_FIELD_BYTES = {
 
 A snapshot has all attempts; curves are sent in turn.
 """
-MAX_ANSWER_BYTES = 16 << 20
+MAX_ANSWER_BYTES = 2 << 20
 """Size limit of an agent's answer to a question."""
 _MAX_CLOCK_LEAD_S = 86_400.0
 """A node's clock may be this far ahead; later times are replaced by the current time."""
@@ -161,8 +162,13 @@ _CHECKPOINT_PATH = re.compile(r"/[^\0]{0,1023}")
 """Valid checkpoint paths: they become arguments of scripts, perhaps on other nodes."""
 _MAX_PROGRESS_CHARS = 200
 """Length limit of a checkpoint's progress: checkpoints go with a job to other nodes, whose reports contain them."""
-_LISTS, _MAX_ITEMS = frozenset({"alerts", "troubles", "xids", "processes", "throttle"}), 64
-"""Lists that clients get in full, and their maximum length."""
+_MAX_ITEMS = 1024
+_MAX_ITEMS_OF = {
+    **dict.fromkeys(("alerts", "troubles", "xids", "processes", "throttle"), 64),
+    **dict.fromkeys(("checkpoints", "samples", "workers", "groups", "nodes", "occurred"), 256),
+    "attempts": 1,
+}
+"""Length limits of lists and mappings, by a field's name; of others, `_MAX_ITEMS`. The rest is dropped."""
 _DEFAULT_RANGE = 0.0, 1e15
 _MIN_AMOUNT = 1e-30
 """Smaller amounts, if not 0, overflow in ratios."""
@@ -246,18 +252,18 @@ def _sanitize_value(name: str, value: Any, now: float) -> Any:
         return None
     if isinstance(value, Struct):
         return _sanitize_struct(name, value, now)
+    max_items = _MAX_ITEMS_OF.get(name, _MAX_ITEMS)
     if isinstance(value, dict):
-        fields = {key: _sanitize_value(name if _has_range(name) else key, item, now) for key, item in value.items()}
-        return fields if any(fields[key] is not item for key, item in value.items()) else value
+        kept = value if len(value) <= max_items else dict(islice(value.items(), max_items))
+        fields = {key: _sanitize_value(name if _has_range(name) else key, item, now) for key, item in kept.items()}
+        return fields if any(fields[key] is not item for key, item in kept.items()) else kept
     if not isinstance(value, tuple):
         return value
-    valid = value
-    if name in _LISTS:
-        valid = value[:_MAX_ITEMS]
+    valid = value[:max_items]
     if name == "alerts":
         valid = tuple(alert for alert in valid if alert.kind in KINDS)
     elif name == "checkpoints":
-        valid = tuple(checkpoint for checkpoint in value if _is_valid(checkpoint))
+        valid = tuple(checkpoint for checkpoint in valid if _is_valid(checkpoint))
     names = ("time", "values", "values") if isinstance(value, Point) else (name,) * len(valid)
     items = tuple(_sanitize_value(item_name, item, now) for item_name, item in zip(names, valid, strict=True))
     return value if len(items) == len(value) and all(map(operator.is_, items, value)) else items

@@ -16,7 +16,7 @@ from msgspec import structs
 from gmg_tui.machine.files import open_regular
 from gmg_tui.machine.folders import LockedFolder, make_locked, remove_abandoned, runtime_folder
 from gmg_tui.model import Checkpoint, Fps, Phase, Shares
-from gmg_tui.scripts.probe.reports import Reports
+from gmg_tui.scripts.probe.reports import Metric, Reports
 from gmg_tui.scripts.probe.site import gmg_probe as probe
 
 PREFIX, _RANDOM_CHARS = "gmg-probe-", 8
@@ -67,12 +67,9 @@ class _Moment(NamedTuple):
 
 
 class _Counter:
-    """The file of one process, and its contents over the last seconds."""
+    """The counts of one process over the last seconds."""
 
-    def __init__(self, name: str, folder: int) -> None:
-        """Opens the file `name` in an open folder. Raises `OSError`."""
-        # Read, not mapped: if the script truncated a mapped file, SIGBUS would end the engine.
-        self._descriptor = open_regular(name, folder=folder)
+    def __init__(self) -> None:
         self.words = dict.fromkeys(probe.NAMES, 0)
         self._first: _Moment | None = None
         self._last: deque[_Moment] = deque()
@@ -85,12 +82,17 @@ class _Counter:
         """True once a probe with this layout has written the file."""
         return self.words["magic"] == probe.MAGIC
 
-    def read(self) -> None:
-        """Reads the file; ignores content that the probe cannot have written."""
-        for _ in range(MAX_READS):
-            before, self.words = self.words, self._read()
-            if before["steps"] == self.words["steps"]:  # no step was being written
-                break
+    def read(self, name: str, folder: int) -> None:
+        """Reads the process's file in an open folder; ignores content that the probe cannot have written.
+
+        Raises `OSError` if it cannot be opened. It does not stay open, as scripts may write many, and is not mapped: if the
+        script truncated a mapped file, SIGBUS would end the engine.
+        """
+        with os.fdopen(open_regular(name, folder=folder), "rb", buffering=0) as file:
+            for _ in range(MAX_READS):
+                before, self.words = self.words, self._read(file.fileno())
+                if before["steps"] == self.words["steps"]:  # no step was being written
+                    break
         words = self.words
         if not words["steps"]:
             return
@@ -99,8 +101,8 @@ class _Counter:
         if words["mark_steps"]:
             self._add(self._marks, words["mark_ns"], words["mark_steps"], "mark_")
 
-    def _read(self) -> dict[str, int]:
-        data = os.pread(self._descriptor, probe.WORDS.size, 0)
+    def _read(self, descriptor: int) -> dict[str, int]:
+        data = os.pread(descriptor, probe.WORDS.size, 0)
         if len(data) != probe.WORDS.size:
             return self.words
         words = dict(zip(probe.NAMES, probe.WORDS.unpack(data), strict=True))
@@ -161,9 +163,6 @@ class _Counter:
             return False
         min_span_s = min(WINDOW_S, self._last[-1].at - self._last[0].at - _PAUSE_TOLERANCE_S)
         return times[-1] - times[start] >= min_span_s and max(gaps_s) <= max(_PAUSE_TOLERANCE_S, 3 * min(gaps_s))
-
-    def close(self) -> None:
-        os.close(self._descriptor)
 
 
 def _between(first: _Moment, last: _Moment) -> _Times | None:
@@ -245,22 +244,27 @@ class Counts:
         """Reads all files at `now`, monotonic seconds; takes microseconds, as they are in memory."""
         if self._locked is None:
             return
+        folder = self._locked.descriptor
         if len(self._counters) < MAX_PROCESSES:
-            self._open_new_files(self._locked.descriptor)
-        for counter in self._counters.values():
-            counter.read()
+            self._find_files(folder)
+        for name, counter in self._counters.items():
+            with contextlib.suppress(OSError):  # not a regular file, or removed by the script
+                counter.read(name, folder)
         valid = [counter for counter in self._counters.values() if counter.valid]
         if valid:
             self._sum_up(valid, now)
 
-    def _open_new_files(self, folder: int) -> None:
+    def read_reports(self) -> tuple[list[Metric], list[Checkpoint]]:
+        """Returns the processes' new reports, like `Reports.read`; none after the end."""
+        return self.reports.read(self._locked.descriptor) if self._locked is not None else ([], [])
+
+    def _find_files(self, folder: int) -> None:
         with os.scandir(folder) as entries:
             for entry in islice(entries, MAX_FILES):
-                with contextlib.suppress(OSError):  # not a regular file, removed by the script, or too many open
-                    if entry.name.isascii() and entry.name.isdecimal() and entry.name not in self._counters:
-                        self._counters[entry.name] = _Counter(entry.name, folder)
-                    else:
-                        self.reports.open(entry.name, folder)
+                if not (entry.name.isascii() and entry.name.isdecimal()):
+                    self.reports.add(entry.name)
+                elif len(self._counters) < MAX_PROCESSES:
+                    self._counters.setdefault(entry.name, _Counter())
 
     def _sum_up(self, counters: list[_Counter], now: float) -> None:
         self.active = True
@@ -317,10 +321,7 @@ class Counts:
         if self.last_at is not None:
             self.read(self.last_at)
         self._shares = self.shares()
-        for counter in self._counters.values():
-            counter.close()
         self._counters.clear()
-        self.reports.close()
         if self._locked is not None:
             self._locked.remove(MAX_FILES)
             self._locked = None
@@ -360,9 +361,8 @@ def collect_abandoned(session: str) -> Mapping[int, tuple[Checkpoint, ...]]:
             names = [entry.name for entry in islice(entries, MAX_FILES)]
         for name in names:
             with contextlib.suppress(OSError):  # not a regular file
-                reports.open(name, folder)
-        checkpoints = tuple(chain.from_iterable(reports.read()[1] for _ in range(len(names))))
-        reports.close()
+                reports.add(name)
+        checkpoints = tuple(chain.from_iterable(reports.read(folder)[1] for _ in range(len(names))))
         saved.update((int(name), checkpoints) for name in names if name.isdigit() and checkpoints)
         return False
 

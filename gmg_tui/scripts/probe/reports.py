@@ -33,18 +33,23 @@ class ReportFile:
         lost: Records that were overwritten before they were read.
     """
 
-    def __init__(self, name: str, folder: int) -> None:
-        """Opens the file `name` in an open folder. Raises `OSError`."""
-        self._descriptor = open_regular(name, folder=folder)
+    def __init__(self) -> None:
         self._end = self._count = self.lost = 0
 
-    def read(self) -> list[Metric | Checkpoint]:
-        """Returns the new records, oldest first; ignores content that the probe cannot have written."""
-        header = self._header()
+    def read(self, name: str, folder: int) -> list[Metric | Checkpoint]:
+        """Returns the new records of the file `name` in an open folder, oldest first.
+
+        Ignores content that the probe cannot have written. Raises `OSError` if the file cannot be opened.
+        """
+        with os.fdopen(open_regular(name, folder=folder), "rb", buffering=0) as file:
+            return self._read(file.fileno())
+
+    def _read(self, descriptor: int) -> list[Metric | Checkpoint]:
+        header = self._header(descriptor)
         if header is None or header[1] == self._end:
             return []
-        data = os.pread(self._descriptor, ring.CAPACITY, ring.HEADER.size)
-        later_header = self._header()
+        data = os.pread(descriptor, ring.CAPACITY, ring.HEADER.size)
+        later_header = self._header(descriptor)
         if len(data) != ring.CAPACITY or later_header is None:
             return []
         end, start = header[1], max(self._end, later_header[2])
@@ -53,8 +58,8 @@ class ReportFile:
         self._end = end
         return [report for report in map(_decode, records) if report is not None]
 
-    def _header(self) -> tuple[int, ...] | None:
-        data = os.pread(self._descriptor, ring.HEADER.size, 0)
+    def _header(self, descriptor: int) -> tuple[int, ...] | None:
+        data = os.pread(descriptor, ring.HEADER.size, 0)
         if len(data) != ring.HEADER.size:
             return None
         header: tuple[int, ...] = ring.HEADER.unpack(data)
@@ -73,10 +78,6 @@ class ReportFile:
             self.lost += count - self._count
             self._count, offset = count + 1, offset + size
         return records
-
-    def close(self) -> None:
-        """Closes the file."""
-        os.close(self._descriptor)
 
 
 def _decode(record: tuple[int, int, int, float, int, bytes]) -> Metric | Checkpoint | None:
@@ -107,26 +108,21 @@ class Reports:
         self._files: dict[str, ReportFile] = {}
         self.lost = 0
 
-    def open(self, name: str, folder: int) -> None:
-        """Opens the file `name` in an open folder if it is a process's ring. Raises `OSError`."""
+    def add(self, name: str) -> None:
+        """Adds the file `name` if it can be a process's ring."""
         pid, _, suffix = name.partition(".")
         if pid.isdecimal() and f".{suffix}" == ring.SUFFIX and name not in self._files and len(self._files) < MAX_FILES:
-            self._files[name] = ReportFile(name, folder)
+            self._files[name] = ReportFile()
 
-    def read(self) -> tuple[list[Metric], list[Checkpoint]]:
+    def read(self, folder: int) -> tuple[list[Metric], list[Checkpoint]]:
         """Returns the new metrics, sorted by time, and the newly saved files; stops after about `MAX_RECORDS`."""
         new = list[Metric | Checkpoint]()
         for name in list(self._files):
             self._files[name] = file = self._files.pop(name)  # last in the next read
-            new += file.read()
+            with suppress(OSError):  # not a regular file, or removed by the script
+                new += file.read(name, folder)
             if len(new) >= MAX_RECORDS:
                 break
         self.lost = sum(file.lost for file in self._files.values())
         metrics = sorted((report for report in new if isinstance(report, Metric)), key=lambda report: report.at)
         return metrics, [report for report in new if isinstance(report, Checkpoint)]
-
-    def close(self) -> None:
-        """Closes all files."""
-        for file in self._files.values():
-            file.close()
-        self._files.clear()

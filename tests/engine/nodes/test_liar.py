@@ -30,6 +30,7 @@ from gmg_tui.model import (
     Attempt,
     Checkpoint,
     Curve,
+    Details,
     Fps,
     Gpu,
     GpuHealth,
@@ -332,7 +333,7 @@ def test_what_a_client_is_sent_is_never_too_long(monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_alert_is_short_however_many_texts_a_node_reports() -> None:
-    troubles = (GpuTrouble(True, "x" * 10_000, ""),) * 500
+    troubles = (GpuTrouble(True, "x" * 10_000, ""),) * 150
     sample = sanitize(GpuSample("GPU-1", health=GpuHealth(troubles=troubles)))
     assert sample.health is not None
     assert len(sample.health.troubles) == 64
@@ -340,6 +341,20 @@ def test_an_alert_is_short_however_many_texts_a_node_reports() -> None:
     watch.update(facts)
     (alert,) = watch.alerts
     assert (alert.kind, len(alert.text)) == ("gpu", 1000)
+
+
+def test_no_list_is_longer_than_what_an_agent_has() -> None:
+    """Half a million minimal attempts in an answer took the engine half a minute."""
+    points = tuple(map(float, range(5000)))
+    details = Details("s", ("python",) * 5000, "/", {}, (), "", (NO_ATTEMPT,) * 5000, args=("x",) * 5000)
+    assert len(sanitize(details).attempts) == 1
+    assert len(sanitize(details).command) == 5000
+    curve = sanitize(Curve(points, (1,) * 5000, points))
+    assert len(curve.times) == len(curve.steps) == len(curve.values) == 1024
+    snapshot = Snapshot(1.0, 0.0, (Worker("", 0, WorkerState.RUNNING),) * 5000, samples=(GpuSample("GPU-1"),) * 5000)
+    assert (len(sanitize(snapshot).workers), len(sanitize(snapshot).samples)) == (256, 256)
+    many = sanitize(structs.replace(NO_ATTEMPT, metrics=dict.fromkeys(map(str, range(5000)), 1.0)))
+    assert len(many.metrics) == 1024
 
 
 async def test_the_limits_over_all_slots_hold_for_reports_on_one_slot_each() -> None:

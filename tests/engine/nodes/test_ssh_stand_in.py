@@ -195,6 +195,33 @@ def test_a_host_runs_no_interpreter_that_another_user_has_made(tmp_path: Path, m
         assert subprocess.run(["sh", "-c", command], capture_output=True, check=True).stdout == b"python\n"
 
 
+@pytest.mark.process
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+def test_a_host_runs_no_package_that_another_user_has_made_or_could_make(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        shared, python = Path(folder, "shared"), Path(folder, "python")
+        shared.mkdir()
+        python.write_text("#!/bin/sh\necho python")
+        python.chmod(0o755)
+        (package := shared / "us" / "gmg_tui").mkdir(parents=True)
+        monkeypatch.setattr(launcher, "AGENT_COMMAND", (str(python),))
+        monkeypatch.setattr(gmg_tui, "__file__", str(package))
+        script = launcher.agent_script()
+
+        def run() -> tuple[str, str]:
+            done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+            return done.stdout, done.stderr
+
+        refusal = "", f"{shared}/us could be another user's here: gmg-tui is not run\n"
+        assert run() == ("python\n", "")
+        shutil.chown(package.parent, "nobody")
+        assert run() == refusal
+        shutil.rmtree(package.parent)
+        assert run() == ("python\n", "")
+        shared.chmod(0o1777)
+        assert run() == refusal
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
 async def test_a_node_runs_no_script_that_another_user_has_made(hosts: NodesSpec, tmp_path: Path) -> None:
     nobody = pwd.getpwnam("nobody").pw_uid
@@ -210,17 +237,39 @@ async def test_a_node_runs_no_script_that_another_user_has_made(hosts: NodesSpec
     assert not ran.exists()
 
 
+async def test_a_node_without_the_working_directory_runs_no_script_of_the_same_name_at_home(
+    hosts: NodesSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "scratch"
+    (tmp_path / "ssh").write_text(_SSH.replace("{ IFS", f"mv {here} {tmp_path}/gone 2>&-\n{{ IFS", 1))
+    for folder in (here, tmp_path / "home"):
+        folder.mkdir()
+        (folder / "job.py").write_text("")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    async with running(structs.replace(spec_for(script="job.py", cpu=1, nodes=hosts), cwd=str(here))) as run:
+        snapshot = await run.until(lambda snapshot: snapshot.ended)
+    reason = f"{here}/job.py cannot be used here: No such file or directory"
+    assert [worker.reason for worker in snapshot.workers] == [reason] * 2
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
-@pytest.mark.parametrize("missing", [False, True])
-def test_the_owner_of_the_working_directory_is_not_trusted_with_the_script(missing: bool, tmp_path: Path) -> None:
-    script = Path(tempfile.gettempdir(), "gmg-missing", "job.py") if missing else tmp_path / "job.py"
+def test_the_owner_of_the_working_directory_is_not_trusted_with_the_script(tmp_path: Path) -> None:
+    (script := tmp_path / "job.py").write_text("")
+    shutil.chown(script, "nobody")
     spec = spec_for(script=str(script), agent=AgentSpec("n1", "s", "id", cwd_owners=("nobody",)))
-    if not missing:
-        script.write_text("")
-        shutil.chown(script, "nobody")
-    text = "is missing, and" if missing else "belongs to nobody here"
-    with pytest.raises(GmgError, match=text):
+    with pytest.raises(GmgError, match="belongs to nobody here"):
         LocalHost._check_owners(cast("LocalHost", SimpleNamespace(spec=spec)))
+
+
+def test_a_node_runs_no_script_that_is_missing_when_it_looks(tmp_path: Path) -> None:
+    """Another user may create it before it is run, or a module of the same name be in another folder."""
+    agent_spec = AgentSpec("n1", "s", "id")
+    for spec in (
+        spec_for(script=str(tmp_path / "scratch" / "job.py"), agent=agent_spec),
+        structs.replace(spec_for(script="job", agent=agent_spec), module=True, cwd=str(tmp_path / "scratch")),
+    ):
+        with pytest.raises(GmgError, match=r"scratch.* cannot be used here: No such file or directory"):
+            LocalHost._check_owners(cast("LocalHost", SimpleNamespace(spec=spec)))
 
 
 def test_a_running_agent_is_found_although_another_user_has_changed_where_sockets_lie(

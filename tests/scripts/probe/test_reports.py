@@ -48,10 +48,9 @@ def test_names_that_the_probe_cannot_have_written_are_ignored(tmp_path: Path) ->
     (tmp_path / f"1{ring.SUFFIX}").write_bytes(ring.HEADER.pack(ring.MAGIC, end, 0, 3) + data)
     reports, folder = Reports(), os.open(tmp_path, os.O_RDONLY)
     try:
-        reports.open(f"1{ring.SUFFIX}", folder)
-        assert [len(each.name) for each in reports.read()[0]] == [ring.MAX_NAME_BYTES]
+        reports.add(f"1{ring.SUFFIX}")
+        assert [len(each.name) for each in reports.read(folder)[0]] == [ring.MAX_NAME_BYTES]
     finally:
-        reports.close()
         os.close(folder)
 
 
@@ -64,12 +63,11 @@ def test_many_full_files_are_read_in_turn(tmp_path: Path) -> None:
     reports, folder = Reports(), os.open(tmp_path, os.O_RDONLY)
     for pid in range(1, 9):
         (tmp_path / f"{pid}{ring.SUFFIX}").write_bytes(header + data.ljust(ring.CAPACITY, b"\0"))
-        reports.open(f"{pid}{ring.SUFFIX}", folder)
+        reports.add(f"{pid}{ring.SUFFIX}")
+    reads = [len(reports.read(folder)[0]) for _ in range(9)]
     os.close(folder)
-    reads = [len(reports.read()[0]) for _ in range(9)]
     assert max(reads) < 3 * MAX_RECORDS
     assert sum(reads) == 8 * count, "each file has its turn"
-    reports.close()
 
 
 def reported(sandbox: Sandbox) -> tuple[list[Metric], list[Checkpoint], int]:
@@ -77,10 +75,9 @@ def reported(sandbox: Sandbox) -> tuple[list[Metric], list[Checkpoint], int]:
     reports, folder = Reports(), os.open(sandbox.folder, os.O_RDONLY)
     try:
         for path in sandbox.folder.iterdir():
-            reports.open(path.name, folder)
-        return *reports.read(), reports.lost
+            reports.add(path.name)
+        return *reports.read(folder), reports.lost
     finally:
-        reports.close()
         os.close(folder)
 
 
@@ -179,9 +176,7 @@ def test_a_hostile_file_is_read_without_an_error(
     fake = b"".join(ring.RECORD.pack(size, 1, 0, -5, 2**62, math.inf, -1) for size in sizes)
     with file.open("r+b") as opened:
         opened.write(ring.HEADER.pack(ring.MAGIC, *header) + fake + content)
-    folder = os.open(file.parent, os.O_RDONLY)
-    reader = ReportFile(file.name, folder)
-    os.close(folder)
+    folder, reader = os.open(file.parent, os.O_RDONLY), ReportFile()
     for _ in range(2):
-        assert all(getattr(each, "at", 0) >= 0 for each in reader.read())
-    reader.close()
+        assert all(getattr(each, "at", 0) >= 0 for each in reader.read(file.name, folder))
+    os.close(folder)
