@@ -24,6 +24,7 @@ from gmg_tui.engine.nodes.states import (
     decode_result,
     orphan_end_s,
     sanitize,
+    sanitize_curves,
 )
 from gmg_tui.model import (
     NO_ATTEMPT,
@@ -374,8 +375,7 @@ class RemoteAttempt:
 
     async def curves(self, name: str, count: int) -> dict[str, Curve]:
         """Returns metrics over time, from the agent, like `Curves.view`. Raises `GmgError`."""
-        curves = await self._node.client.curves(self.slot.name, name, count)
-        return {name: sanitize(curve) for name, curve in curves.items()}
+        return sanitize_curves(await self._node.client.curves(self.slot.name, name, count))
 
     async def speed(self) -> SpeedFacts:
         """Returns the facts about the attempt's speed, from the agent. Raises `GmgError`."""

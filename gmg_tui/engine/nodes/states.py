@@ -9,7 +9,7 @@ import operator
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
@@ -101,11 +101,31 @@ def decode_result(data: bytes) -> dict[str, Any]:
 
 
 def decode_curves(data: bytes) -> dict[str, model.Curve]:
-    """Returns the metrics of a `SlotReport.curves`. Raises `GmgError` if unreadable, or if one has too many points."""
-    curves = decode(data, _Curves) if data else {}
-    if any(len(curve.times) > MAX_POINTS for curve in curves.values()):
-        raise GmgError("its agent reports too much: a curve with too many points", 1)
-    return {name: sanitize(curve) for name, curve in curves.items()}
+    """Returns the metrics of a `SlotReport.curves`, like `sanitize_curves`. Raises `GmgError`, also if unreadable."""
+    return sanitize_curves(decode(data, dict[str, model.Curve])) if data else {}
+
+
+def sanitize_curves(curves: Mapping[str, model.Curve]) -> dict[str, model.Curve]:
+    """Returns an agent's metrics over time, by name, without implausible values. Raises `GmgError` if it has too many."""
+    if len(curves) > MAX_CURVES or any(len(curve.times) > MAX_POINTS for curve in curves.values()):
+        raise GmgError(f"its agent reports more than {MAX_CURVES} curves, or one of more than {MAX_POINTS} points", 1)
+    now = time.time()
+    return {name: _sanitize_curve(curve, now) for name, curve in curves.items()}
+
+
+def _sanitize_curve(curve: model.Curve, now: float) -> model.Curve:
+    # Like `_sanitize_value`, in comprehensions: a node may have millions of points.
+    latest = now + _MAX_CLOCK_LEAD_S
+    return structs.replace(
+        curve,
+        times=tuple([at if at <= latest else now for at in curve.times]),
+        steps=tuple([step if step is not None and 0 <= step <= _MAX_STEPS else None for step in curve.steps]),
+        values=tuple(
+            [value if value is not None and -MAX_VALUE <= value <= MAX_VALUE else None for value in curve.values]
+        ),
+        lowest=curve.lowest and sanitize(curve.lowest),
+        highest=curve.highest and sanitize(curve.highest),
+    )
 
 
 def decode(data: bytes | msgspec.Raw, kind: type[_T]) -> _T:
@@ -119,7 +139,6 @@ def decode(data: bytes | msgspec.Raw, kind: type[_T]) -> _T:
 _CONSTANTS = {b'"gmg:nan"': b"NaN", b'"gmg:inf"': b"Infinity", b'"gmg:-inf"': b"-Infinity"}
 """NaN and infinities as encoded by `encode_nan`, and as `json` decodes them."""
 _Result = Annotated[dict[str, Any], Meta(max_length=MAX_NAMES)]
-_Curves = Annotated[dict[str, model.Curve], Meta(max_length=MAX_CURVES)]
 
 
 class Report(Struct, frozen=True, omit_defaults=True):
@@ -141,7 +160,7 @@ CURVES_CUTOFF_BYTES = 4 << 20
 MAX_FIELD_BYTES = {
     "attempt": (MAX_NODE_BYTES, MAX_NODE_BYTES),
     "result": (8 << 20, 8 << 20),
-    "curves": (2 * CURVES_CUTOFF_BYTES, 64 << 20),
+    "curves": (2 * CURVES_CUTOFF_BYTES, 32 << 20),
 }
 """Size limits of `SlotReport`'s fields over all slots: in a message, and of the last ones, which are kept.
 
@@ -175,7 +194,8 @@ _MIN_AMOUNT = 1e-30
 _PCT_RANGE = 0.0, 120.0
 _FPS_RANGE = 0.0, MAX_RATE
 _ENVS_RANGE = 1.0, float(MAX_ENVIRONMENTS)
-_STEPS_RANGE = 0.0, 1e18
+_MAX_STEPS = 10**18
+_STEPS_RANGE = 0.0, float(_MAX_STEPS)
 _SECONDS_RANGE = -1e10, 1e10
 _FINITE_RANGE = -sys.float_info.max, sys.float_info.max
 _RANGES = {

@@ -24,7 +24,7 @@ from gmg_tui.session.store.writer import StoreWriter
 
 _log = logging.getLogger(__name__)
 
-_REFRESH_BEATS, _CURVES_BEATS = 10, 120
+_REFRESH_BEATS, _CURVES_REFRESHES = 10, 12
 """Beats between writes of running jobs, and of their metrics over time, which are large."""
 _NO_SAMPLE = GpuSample(uuid="")
 
@@ -154,8 +154,9 @@ class Recorder:
         `moment` is Unix time; `views` are the workers as clients see them.
         """
         if self._beats % _REFRESH_BEATS == 0:
-            for engine_slot in slots.values():
-                self.faults.guard("records", self._refresh, engine_slot)
+            for number, engine_slot in enumerate(slots.values(), self._beats // _REFRESH_BEATS):
+                with_curves = number % _CURVES_REFRESHES == 0  # in turn, as they may be large
+                self.faults.guard("records", self._refresh, engine_slot, with_curves=with_curves)
             self._snapshot_due = True
         self._beats += 1
         if self._snapshot_due:
@@ -169,7 +170,7 @@ class Recorder:
         if rows:
             self._store.put(*rows)
 
-    def _refresh(self, engine_slot: EngineSlot) -> None:
+    def _refresh(self, engine_slot: EngineSlot, *, with_curves: bool) -> None:
         """Writes a running job's progress, for `gmg-tui report`."""
         worker = engine_slot.worker
         if worker is None or not worker.state.live or (attempt := worker.attempt) is None:
@@ -178,7 +179,6 @@ class Recorder:
         if occupant is not None:
             occupant.record = self._record(occupant)
             self._store.put(occupant.record)
-            with_curves = self._beats % _CURVES_BEATS == 0
             self._store.put(*self._attempt_rows(worker, attempt, occupant, with_curves=with_curves))
 
     # From the workers

@@ -22,7 +22,15 @@ from gmg_tui.engine.attempts.attempt import Outcome, StopCause, Task
 from gmg_tui.engine.launchers.launcher import Launcher
 from gmg_tui.engine.nodes.node import Node
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
-from gmg_tui.engine.nodes.states import AttemptReport, Report, SlotReport, check_slots, decode_result, sanitize
+from gmg_tui.engine.nodes.states import (
+    AttemptReport,
+    Report,
+    SlotReport,
+    check_slots,
+    decode_result,
+    sanitize,
+    sanitize_curves,
+)
 from gmg_tui.engine.workers.restart_policy import HEALTHY_S
 from gmg_tui.model import (
     NO_ATTEMPT,
@@ -313,7 +321,7 @@ async def test_curves_are_limited_by_points_and_over_all_slots() -> None:
 
     node._apply_report(report(400, 10))
     for points, curves in ((401, 1), (400, 200)):
-        with pytest.raises(GmgError, match="its agent reports too much"):
+        with pytest.raises(GmgError, match=r"its agent reports (too much|more than 256 curves)"):
             node._apply_report(report(points, curves))
 
 
@@ -349,12 +357,15 @@ def test_no_list_is_longer_than_what_an_agent_has() -> None:
     details = Details("s", ("python",) * 5000, "/", {}, (), "", (NO_ATTEMPT,) * 5000, args=("x",) * 5000)
     assert len(sanitize(details).attempts) == 1
     assert len(sanitize(details).command) == 5000
-    curve = sanitize(Curve(points, (1,) * 5000, points))
-    assert len(curve.times) == len(curve.steps) == len(curve.values) == 1024
+    curve, many = Curve(points[:400], (None,) * 400, points[:400]), map(str, range(300))
+    assert sanitize_curves({"x": curve}) == {"x": curve}
+    for curves in ({"x": Curve(points, (1,) * 5000, points)}, dict.fromkeys(many, curve)):
+        with pytest.raises(GmgError, match="more than 256 curves, or one of more than 400 points"):
+            sanitize_curves(curves)
     snapshot = Snapshot(1.0, 0.0, (Worker("", 0, WorkerState.RUNNING),) * 5000, samples=(GpuSample("GPU-1"),) * 5000)
     assert (len(sanitize(snapshot).workers), len(sanitize(snapshot).samples)) == (256, 256)
-    many = sanitize(structs.replace(NO_ATTEMPT, metrics=dict.fromkeys(map(str, range(5000)), 1.0)))
-    assert len(many.metrics) == 1024
+    attempt = sanitize(structs.replace(NO_ATTEMPT, metrics=dict.fromkeys(map(str, range(5000)), 1.0)))
+    assert len(attempt.metrics) == 1024
 
 
 async def test_the_limits_over_all_slots_hold_for_reports_on_one_slot_each() -> None:
