@@ -276,10 +276,10 @@ class Search:
         return plans
 
     def _count_trials(self, value: int, slot: str) -> tuple[int, int, int]:
-        """Returns the number of failures of a value on a slot's node, and of unmeasured and all trials on the slot."""
+        """Returns the number of unmeasured trials of a value on a slot's node and on the slot, and of all on the slot."""
         states = [trial.state for trial in self._record.trials if (trial.slot, trial.value) == (slot, value)]
-        failures = self._record.failures_on(self._record.slots[slot].node, value)
-        return failures, len(states) - states.count(TrialState.MEASURED), len(states)
+        on_node = self._record.count_unmeasured(value, self._record.slots[slot].node)
+        return on_node, len(states) - states.count(TrialState.MEASURED), len(states)
 
     def _alive_slots(self, idle: Collection[str], now_s: float) -> set[str]:
         """Returns the slots that are idle or running a trial, or were within the last `_MAX_SLOT_WAIT_S`."""

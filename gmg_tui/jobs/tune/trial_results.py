@@ -163,9 +163,10 @@ class Record:
     def _max_failures(self, value: int) -> int:
         return 1 if value in self._out_of_memory else MAX_TRIALS
 
-    def failures_on(self, node: str, value: int) -> int:
-        """Returns the number of failed trials of a value on a node."""
-        return self._failed_on.get(value, Counter())[node]
+    def count_unmeasured(self, value: int, node: str) -> int:
+        """Returns the number of failed and skipped trials of a value on a node."""
+        trials = (trial for trial in self.alone if trial.value == value and trial.state is not TrialState.MEASURED)
+        return sum(self.slots[trial.slot].node == node for trial in trials)
 
     @cached_property
     def ran(self) -> set[int]:
@@ -279,9 +280,9 @@ class Record:
     def fits(self, value: int, slot: str) -> bool:
         """Returns True if a value may run on a slot: it has run there, leaves the headroom, or is the smallest.
 
-        If there are several nodes, it must not have failed repeatedly, or run out of memory, on this one.
+        If there are several nodes, it must not have failed or been skipped repeatedly, or run out of memory, on this one.
         """
-        if self._min_nodes > 1 and self.failures_on(self.slots[slot].node, value) >= self._max_failures(value):
+        if self._min_nodes > 1 and self.count_unmeasured(value, self.slots[slot].node) >= self._max_failures(value):
             return False
         if any((trial.slot, trial.value, trial.state) == (slot, value, TrialState.MEASURED) for trial in self.alone):
             return True

@@ -58,7 +58,7 @@ class World:
     nodes: int = 1
     """The number of machines, to which the slots belong in turn."""
     broken: dict[int, str] = field(default_factory=dict)
-    """The reason for which every trial on a machine fails at once, by its number."""
+    """The reason for which every trial on a machine fails at once, or is skipped if it is `unready`, by its number."""
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -80,7 +80,8 @@ class World:
         trial = replace(plan, number=number)
         broken = self.broken.get(int(plan.slot.removeprefix("gpu")) % self.nodes)
         if broken is not None:
-            return now_s + 1.0, replace(trial, state=TrialState.FAILED, reason=broken)
+            state = TrialState.SKIPPED if broken == "unready" else TrialState.FAILED
+            return now_s + 1.0, replace(trial, state=state, reason=broken)
         if reason:
             return now_s + FAIL_S, replace(trial, state=TrialState.FAILED, reason=reason)
         if self.random.random() < self.flaky:

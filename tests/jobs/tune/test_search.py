@@ -55,8 +55,8 @@ def test_out_of_memory_is_not_tried_again(slots: int) -> None:
     assert any("Memory, not speed, ended the search" in warning for warning in answer.warnings)
 
 
-@pytest.mark.parametrize("reason", ["exit code 1", "CUDA out of memory"])
-@pytest.mark.parametrize(("slots", "nodes"), [(2, 2), (4, 2), (6, 3)])
+@pytest.mark.parametrize("reason", ["exit code 1", "CUDA out of memory", "unready"])
+@pytest.mark.parametrize(("slots", "nodes"), [(2, 2), (4, 2), (6, 3), (32, 2)])
 def test_a_node_on_which_every_value_fails_does_not_decide_the_search(slots: int, nodes: int, reason: str) -> None:
     world = World(franka, slots=slots, memory_mib=grows(0.79), nodes=nodes, broken={nodes - 1: reason})
     answer = tune(world).answer
