@@ -11,7 +11,7 @@ import os
 import pwd
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from functools import cache
 from itertools import islice
@@ -80,8 +80,25 @@ def owner_names(owned: Iterable[tuple[Path, int]]) -> list[str]:
     names = set()
     for _, uid in owned:
         with suppress(KeyError):
-            names.add(pwd.getpwuid(uid).pw_name)
+            if uid != ambiguous_id():
+                names.add(pwd.getpwuid(uid).pw_name)
     return sorted(names)
+
+
+def foreign_owner(path: Path, names: Collection[str]) -> tuple[Path, str] | None:
+    """Returns the first component of `path`, and its owner's name, that is not this user's, root's or one of `names`.
+
+    Raises `OSError` if a component is missing.
+    """
+    administrators = _administrators()
+    for component, status, _ in components(path):
+        uid = status.st_uid
+        is_known = uid != ambiguous_id() and user_name(uid) in names
+        if not (is_known or uid in administrators or uid == os.getuid()):
+            return component, user_name(uid)
+        # Inside a world-writable folder, an unmapped owner may be anyone.
+        administrators = (0,) if status.st_mode & stat.S_IWOTH else _administrators()
+    return None
 
 
 class LockedFolder(NamedTuple):
@@ -151,12 +168,23 @@ def _distrust(status: os.stat_result, administrators: tuple[int, ...], *, own: b
 
 
 @cache
-@cache
+def _user_map() -> list[list[int]]:
+    """Returns the rows of this user namespace: the first ID in it, the first outside, and the number of IDs."""
+    return [[*map(int, line.split())] for line in Path("/proc/self/uid_map").read_text("ascii").splitlines()]
+
+
 def unmapped_id() -> int | None:
-    """Returns the user ID shown for all users unknown in this user namespace, such as root; None if all are known."""
-    maps = (map(int, line.split()) for line in Path("/proc/self/uid_map").read_text("ascii").splitlines())
-    has_nobody = any(first <= OVERFLOW_ID < first + count for first, _, count in maps)
+    """Returns the user ID shown for all users unknown in this user namespace, such as root; None if it is a user's."""
+    has_nobody = any(first <= OVERFLOW_ID < first + count for first, _, count in _user_map())
     return None if has_nobody else OVERFLOW_ID
+
+
+def ambiguous_id() -> int | None:
+    """Returns the user ID that any user outside this user namespace may have; None outside of all namespaces.
+
+    A rootless container may have a user with this ID, too.
+    """
+    return None if _user_map() == [[0, 0, 2**32 - 1]] else OVERFLOW_ID
 
 
 def _administrators() -> tuple[int, ...]:
@@ -168,7 +196,7 @@ def _administrators() -> tuple[int, ...]:
 def _is_own_group(gid: int) -> bool:
     """True for root's group, and a group with this user as its only member, as many systems create for each user."""
     if gid == 0:  # in a user namespace it may be any group of this user
-        return unmapped_id() is None
+        return ambiguous_id() is None
     try:
         group, user = grp.getgrgid(gid), pwd.getpwuid(os.getuid())
     except KeyError:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from gmg_tui.machine.files import components
-from gmg_tui.machine.folders import OVERFLOW_ID, owners, unmapped_id, user_name
+from gmg_tui.machine.folders import OVERFLOW_ID, ambiguous_id, owners, unmapped_id, user_name
 from gmg_tui.model import Attempt, Checkpoint, merge_checkpoints
 
 MAX_CHECKPOINTS = 20
@@ -50,8 +50,8 @@ class Trust(NamedTuple):
             return "can be changed by all users"
         trusted = {owner for _, owner in owners(*self.runs)}
         trusted |= _sharers(parent for _, parent, _ in parents)
-        trusted -= {unmapped := unmapped_id()}
-        is_world_writable = False
+        trusted -= {ambiguous_id()}
+        unmapped, is_world_writable = unmapped_id(), False
         for folder, parent, _ in parents:
             is_link = stat.S_ISLNK(parent.st_mode)
             # Inside a world-writable folder, an unmapped owner may be anyone; elsewhere it is root.
@@ -152,7 +152,7 @@ def _is_own(status: os.stat_result) -> bool:
 
 def _is_squashed(status: os.stat_result) -> bool:
     """True for nobody's file if this user is root, whose own may belong to nobody on a network disk (exports(5))."""
-    return os.geteuid() == 0 and status.st_uid == OVERFLOW_ID and unmapped_id() is None
+    return os.geteuid() == 0 and status.st_uid == OVERFLOW_ID and ambiguous_id() is None
 
 
 def _sharers(folders: Iterable[os.stat_result]) -> set[int]:

@@ -9,6 +9,7 @@ import psutil
 import pytest
 from msgspec import structs
 
+from gmg_tui.machine import folders
 from gmg_tui.model import (
     NO_ATTEMPT,
     Alert,
@@ -376,7 +377,7 @@ def test_in_a_user_namespace_only_root_is_trusted_of_the_users_unknown_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a rootless container, the files of root and of all other users seem to be nobody's."""
-    monkeypatch.setattr("gmg_tui.scripts.checkpoints.unmapped_id", lambda: 65534)
+    monkeypatch.setattr(folders, "_user_map", lambda: [[1000, 1000, 1]])
     folder = tmp_path / "runs" / "mine"
     folder.mkdir(parents=True)
     saved = folder / "model_2.pt"
@@ -390,6 +391,12 @@ def test_in_a_user_namespace_only_root_is_trusted_of_the_users_unknown_there(
         tmp_path.chmod(0o755)
     os.chown(saved, 65534, -1)
     assert _reason(checkpoints, run) == "belongs to nobody"
+    monkeypatch.setattr(folders, "_user_map", lambda: [[0, 1000, 1], [1, 100000, 65536]])  # as Podman's, with a nobody
+    assert _reason(checkpoints, run) == "belongs to nobody"
+    os.chown(saved, 0, -1)
+    assert _reason(checkpoints, run) == f"could be replaced: {folder.parent} belongs to nobody"
+    monkeypatch.setattr(folders, "_user_map", lambda: [[0, 0, 2**32 - 1]])
+    assert not _reason(checkpoints, run)
 
 
 def test_nothing_continues_from_a_log_even_in_a_copy_of_its_session(tmp_path: Path) -> None:

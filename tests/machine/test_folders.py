@@ -15,9 +15,12 @@ import pytest
 from gmg_tui.machine import folders
 from gmg_tui.machine.folders import (
     distrust,
+    foreign_owner,
     make_locked,
     make_own,
     make_private,
+    owner_names,
+    owners,
     remove_abandoned,
     remove_own,
     remove_tree,
@@ -165,17 +168,35 @@ def test_every_folder_and_link_on_the_way_counts(shared: Path, tmp_path: Path, m
 def test_in_a_user_namespace_neither_a_strangers_file_nor_a_shared_group_counts_as_roots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folders, "unmapped_id", lambda: STRANGER)
+    monkeypatch.setattr(folders, "_user_map", lambda: [[0, 1000, 1]])
+    nobody = folders.OVERFLOW_ID
     folder, file = tmp_path / "config", tmp_path / "config" / "config.toml"
     folder.mkdir()
     file.touch()
-    os.chown(folder, STRANGER, -1)  # root's, for all that can be known
+    os.chown(folder, nobody, -1)  # root's, for all that can be known
     assert distrust(file, shared=True) is None
-    os.chown(file, STRANGER, -1)
-    assert distrust(file, shared=True) == f"{file} belongs to user {STRANGER}"
+    assert foreign_owner(file, ()) is None
+    assert owner_names(owners(file)) == ["root"], "nobody may be anyone"
+    os.chown(file, nobody, -1)
+    assert distrust(file, shared=True) == f"{file} belongs to user {nobody}"
     os.chown(folder, 0, 0)
-    folder.chmod(0o775)
-    assert distrust(folder) == f"{folder} can be changed by group 0"
+    folder.chmod(0o777)
+    assert foreign_owner(file, ("nobody",)) == (file, "nobody")
+    for user_map in ([[0, 1000, 1]], [[0, 1000, 1], [1, 100000, 65536]]):
+        monkeypatch.setattr(folders, "_user_map", lambda user_map=user_map: user_map)
+        folder.chmod(0o775)
+        assert distrust(folder) == f"{folder} can be changed by group 0"
+
+
+def test_a_foreign_owner_is_one_that_is_not_named(tmp_path: Path) -> None:
+    (file := tmp_path / "train.py").touch()
+    assert foreign_owner(file, ()) is None
+    with pytest.raises(FileNotFoundError):
+        foreign_owner(tmp_path / "missing", ())
+    if os.getuid() == 0:
+        shutil.chown(tmp_path, "daemon")
+        assert foreign_owner(file, ()) == (tmp_path, "daemon")
+        assert foreign_owner(file, ("daemon",)) is None
 
 
 @as_root

@@ -26,8 +26,7 @@ from gmg_tui.jobs.argument_placeholders import checkpoint_values, fill, values_f
 from gmg_tui.machine import numa
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.cgroup import Memory, folders, usable_cpus
-from gmg_tui.machine.files import components
-from gmg_tui.machine.folders import make_private, user_name
+from gmg_tui.machine.folders import foreign_owner, make_private
 from gmg_tui.machine.gpu.driver import LATE_S, MAX_DRIVER_WAIT_S, Driver, timeout_text
 from gmg_tui.machine.gpu.egl import EglMap
 from gmg_tui.machine.processes import Scans
@@ -210,15 +209,12 @@ class LocalHost:
         for paths, names in ((spec.code_paths, agent.owners), ((spec.cwd,), (*agent.owners, *agent.cwd_owners))):
             for path in map(Path, paths):
                 try:
-                    owned = [(component, status.st_uid) for component, status, _ in components(path)]
+                    foreign = foreign_owner(path, names)
                 except OSError as error:  # another user may create it before it is run
                     raise GmgError(f"{path} cannot be used here: {error.strerror}", 1) from error
-                for component, owner in owned:
-                    if owner not in {0, os.getuid()} and user_name(owner) not in names:
-                        raise GmgError(
-                            f"{component} belongs to {user_name(owner)} here, unlike on the session's machine: not run",
-                            1,
-                        )
+                if foreign is not None:
+                    component, owner = foreign
+                    raise GmgError(f"{component} belongs to {owner} here, unlike on the session's machine: not run", 1)
 
     async def prepare(self, slot: Slot, task: Task, rendezvous: Rendezvous | None, report: Report) -> Launch:
         """Prepares an attempt: its command line, environment, checkpoint and cores.

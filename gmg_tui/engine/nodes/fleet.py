@@ -15,8 +15,10 @@ import gmg_tui
 from gmg_tui.engine.hardware import Hardware, group_slots
 from gmg_tui.engine.launchers.launcher import Launcher, Local, Slurm, Ssh
 from gmg_tui.engine.launchers.ray import Ray
-from gmg_tui.engine.nodes.node import Node, slot_kinds
+from gmg_tui.engine.nodes.logs import LogCopies
+from gmg_tui.engine.nodes.node import Node
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
+from gmg_tui.engine.nodes.states import slot_kinds
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.machine.address import is_reachable
@@ -88,8 +90,10 @@ class Fleet:
         self._owners, self._cwd_owners = await in_daemon_thread(
             lambda: [tuple(owner_names(owners(*paths))) for paths in (self.spec.code_paths, (self.spec.cwd,))]
         )
+        log_writers: dict[str, LogCopies] = {}
         for name in names:
-            self._nodes[name] = Node(name, self.spec, self._launcher, self._on_change, self._append_lines)
+            callbacks = self._on_change, self._append_lines
+            self._nodes[name] = Node(name, self.spec, self._launcher, *callbacks, log_writers)
 
         async def start_node(node: Node) -> str | None:
             node.start(self._agent_spec(node.name))

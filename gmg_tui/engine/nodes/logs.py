@@ -65,10 +65,16 @@ def _length(file: Path) -> int:
 
 
 class LogCopies:
-    """The copies of one node's logs in the session's `folder`, cut to `max_bytes` like this machine's logs."""
+    """The copies of one node's logs in the session's `folder`, cut to `max_bytes` like this machine's logs.
 
-    def __init__(self, folder: Path, max_bytes: int | None = None) -> None:
+    `writers`, which nodes share, has the node that last ran an attempt with each log: no other writes it.
+    """
+
+    def __init__(
+        self, folder: Path, max_bytes: int | None = None, writers: "dict[str, LogCopies] | None" = None
+    ) -> None:
         self._folder, self._max_bytes = folder, max_bytes
+        self._writers = {} if writers is None else writers
         self._copied: dict[str, tuple[int, int]] = {}
         """Offset up to which each log has been copied, and the inode of the agent's file."""
         self._grown: dict[str, None] = {}
@@ -78,6 +84,10 @@ class LogCopies:
         self._from_replaced_agents = set[str]()
         """Logs last copied from a replaced agent."""
         self._copying = asyncio.Lock()
+
+    def claim(self, path: str) -> None:
+        """Copies the log at `path` from now on, instead of any other node."""
+        self._writers[path] = self
 
     def schedule(self, path: str, progress: object) -> None:
         """Schedules copying of the log at `path` in the session's folder if its attempt's `progress` has changed."""
@@ -98,6 +108,8 @@ class LogCopies:
             while self._grown:
                 path, more = next(iter(self._grown)), True
                 del self._grown[path]
+                if self._writers.get(path, self) is not self:
+                    continue
                 try:
                     more = await self._copy(path, read)
                 finally:
@@ -113,6 +125,8 @@ class LogCopies:
         if copied and is_new_file:
             self._copied[path] = 0, 0
             return True
+        if self._writers.get(path, self) is not self:  # meanwhile its job has moved
+            return False
         if chunk.data:
             await in_daemon_thread(_append, self._folder / path, chunk.data, self._max_bytes)
             self._copied[path] = chunk.end, chunk.file

@@ -14,7 +14,7 @@ from gmg_tui.engine.launchers.launcher import MAX_TROUBLE_BYTES, Connection, Lau
 from gmg_tui.engine.nodes import states
 from gmg_tui.engine.nodes.logs import LogCopies
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
-from gmg_tui.model import NodeView, RunSpec, Session, Slot, Snapshot, units
+from gmg_tui.model import NodeView, RunSpec, Session, Snapshot, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import one_line
 from gmg_tui.scripts.torchrun import LOOPBACK
@@ -61,7 +61,13 @@ class Node:
     """
 
     def __init__(
-        self, name: str, spec: RunSpec, launcher: Launcher, changed: Callable[[], None], feed: Callable[[Lines], None]
+        self,
+        name: str,
+        spec: RunSpec,
+        launcher: Launcher,
+        changed: Callable[[], None],
+        feed: Callable[[Lines], None],
+        log_writers: dict[str, LogCopies] | None = None,
     ) -> None:
         assert spec.nodes is not None
         self.name, self.spec = name, spec
@@ -93,7 +99,7 @@ class Node:
         self._reported = asyncio.Event()
         self._sizes: dict[tuple[str, str], int] = {}
         """Sizes in bytes of the slots' last reports, by slot and field: the last ones are kept."""
-        self._logs = LogCopies(Path(spec.folder), spec.log_max_bytes)
+        self._logs = LogCopies(Path(spec.folder), spec.log_max_bytes, log_writers)
         self._copies_logs = False
         """True if logs must be copied: the node does not share the session's folder."""
         self._wants_lines = False
@@ -167,7 +173,7 @@ class Node:
         states.check_slots(session.slots, self.name, self.spec)
         client.max_bytes, client.max_answer_bytes = states.MAX_NODE_BYTES + MAX_SLOT_BYTES, states.MAX_ANSWER_BYTES
         client.max_report_bytes = min(states.MAX_NODE_BYTES + MAX_SLOT_BYTES * len(session.slots), MAX_REPORT_BYTES)
-        if self.expected is not None and slot_kinds(session.slots) != self.expected:
+        if self.expected is not None and states.slot_kinds(session.slots) != self.expected:
             self.gone = "its slots differ from the first node's, so it cannot join"
             raise GmgError(self.gone, 1)
         self.snapshot = states.sanitize(client.welcome.snapshot, states.MAX_NODE_BYTES)
@@ -290,6 +296,7 @@ class Node:
     def assign(self, attempt: RemoteAttempt) -> None:
         """Schedules an attempt's current assignment for sending."""
         self.attempts[attempt.slot.name] = attempt
+        self._logs.claim(attempt.task.log)
         self._unsent.add(attempt.slot.name)
         self._send_requested.set()
 
@@ -391,8 +398,3 @@ class Node:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-def slot_kinds(slots: Sequence[Slot]) -> list[tuple[str, str | None]]:
-    """Returns each slot's GPU model, and its name on its node: nodes must agree on them to run the same jobs."""
-    return [(slot.name.rpartition("/")[2], slot.gpu.name if slot.gpu is not None else None) for slot in slots]

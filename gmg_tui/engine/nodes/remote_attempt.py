@@ -22,6 +22,7 @@ from gmg_tui.engine.nodes.states import (
     AttemptReport,
     decode_curves,
     decode_result,
+    limit_metrics,
     orphan_end_s,
     sanitize,
     sanitize_curves,
@@ -82,6 +83,7 @@ class RemoteAttempt:
         self._was_lost = False
         """True for a job whose node was lost and came back."""
         self._has_process = False
+        self._metric_names = set[str]()
         self._assigned_at = 0.0
         """Unix time of the assignment."""
         self._ended_at: float | None = None
@@ -255,6 +257,7 @@ class RemoteAttempt:
                 given=self.task.given,
                 env=self.task.given_env,
                 checkpoints=(*known, *saved[-MAX_CHECKPOINTS // 2 :]),
+                metrics=limit_metrics(newest.metrics, self._metric_names),
                 alerts=self._correct_alerts(newest.alerts),
             )
         else:

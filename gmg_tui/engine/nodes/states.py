@@ -27,6 +27,8 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.model.jobs import MAX_NAMES
 from gmg_tui.model.text import encode_lossy
 from gmg_tui.scripts.probe.counts import MAX_ENVIRONMENTS, MAX_RATE
+from gmg_tui.scripts.probe.site.gmg_reports import MAX_NAME_BYTES
+from gmg_tui.scripts.readers.reported import MAX_LEVELS
 from gmg_tui.scripts.torchrun import stop_timeout_s
 from gmg_tui.session.store.database import encode, encode_nan
 
@@ -89,8 +91,10 @@ def orphan_end_s(spec: model.RunSpec) -> float:
 
 
 def decode_result(data: bytes) -> dict[str, Any]:
-    """Returns the values of a `SlotReport.result`; none if they cannot be read, or have integers beyond 64 bits."""
+    """Returns the values of a `SlotReport.result`; none if they cannot be read, are nested too deeply, or exceed 64 bits."""
     # In C only: the values may be millions of empty lists.
+    if _is_deep(data):
+        return {}
     for name, constant in _CONSTANTS.items():
         data = data.replace(name, constant)
     with suppress(ValueError, RecursionError, OverflowError, TypeError):  # `ValueError`: not JSON, or a huge integer
@@ -98,6 +102,14 @@ def decode_result(data: bytes) -> dict[str, Any]:
         msgspec.msgpack.encode(values)
         return msgspec.convert(values, _Result)
     return {}
+
+
+def _is_deep(data: bytes) -> bool:
+    """True if JSON has more levels than scripts may report."""
+    brackets = _JSON_TEXT.sub(b"", data).translate(_BRACKETS, _NO_BRACKETS)
+    for _ in range(MAX_LEVELS + 1):  # each removes the innermost level
+        brackets = brackets.replace(b"[]", b"")
+    return bool(brackets)
 
 
 def decode_curves(data: bytes) -> dict[str, model.Curve]:
@@ -138,6 +150,8 @@ def decode(data: bytes | msgspec.Raw, kind: type[_T]) -> _T:
 
 _CONSTANTS = {b'"gmg:nan"': b"NaN", b'"gmg:inf"': b"Infinity", b'"gmg:-inf"': b"-Infinity"}
 """NaN and infinities as encoded by `encode_nan`, and as `json` decodes them."""
+_JSON_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+_BRACKETS, _NO_BRACKETS = bytes.maketrans(b"{}", b"[]"), bytes(set(range(256)) - set(b"[]{}"))
 _Result = Annotated[dict[str, Any], Meta(max_length=MAX_NAMES)]
 
 
@@ -186,6 +200,7 @@ _MAX_ITEMS_OF = {
     **dict.fromkeys(("alerts", "troubles", "xids", "processes", "throttle"), 64),
     **dict.fromkeys(("checkpoints", "samples", "workers", "groups", "nodes", "occurred"), 256),
     "attempts": 1,
+    "metrics": MAX_CURVES,
 }
 """Length limits of lists and mappings, by a field's name; of others, `_MAX_ITEMS`. The rest is dropped."""
 _DEFAULT_RANGE = 0.0, 1e15
@@ -243,6 +258,18 @@ def check_slots(slots: Sequence[model.Slot], node: str, spec: model.RunSpec) -> 
         for slot in slots
     ):
         raise GmgError("it reports invalid slots", 1)
+
+
+def slot_kinds(slots: Sequence[model.Slot]) -> list[tuple[str, str | None]]:
+    """Returns each slot's GPU model, and its name on its node: nodes must agree on them to run the same jobs."""
+    return [(slot.name.rpartition("/")[2], slot.gpu.name if slot.gpu is not None else None) for slot in slots]
+
+
+def limit_metrics(metrics: Mapping[str, float | None], names: set[str]) -> dict[str, float | None]:
+    """Returns the metrics in `names`, to which those of new ones are added: scripts have as many, with as long names."""
+    added = (name for name in metrics if name not in names and len(name) <= MAX_NAME_BYTES)
+    names.update(islice(added, MAX_CURVES - len(names)))
+    return {name: value for name, value in metrics.items() if name in names}
 
 
 def sanitize(message: _T, max_bytes: int = MAX_ANSWER_BYTES) -> _T:

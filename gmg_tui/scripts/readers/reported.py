@@ -29,7 +29,7 @@ _MAX_DIGITS = 1000
 """Digits to parse as an integer: Python takes quadratic time, and rejects more than 4,300."""
 _MAX_TOTAL_BYTES = 1 << 20
 _MAX_RATE_BYTES = 8192
-_MAX_LEVELS = 64
+MAX_LEVELS = 64
 _MAX_NAME_CHARS = 100
 _OUT_OF_RANGE = Decimal("Infinity")
 """Stands for a number that cannot be stored; its digits may be too many even for a `Decimal`."""
@@ -106,13 +106,13 @@ class ReportedRates(LineReader):
         return (Sign("output", self._error, "print it with report_fps"),) if self._error else ()
 
 
-def _to_encodable(value: Any, levels: int = _MAX_LEVELS) -> Any:
+def _to_encodable(value: Any, levels: int = MAX_LEVELS) -> Any:
     """Replaces integers beyond 64 bits with their digits, as floats would change them.
 
     Raises `ValueError` for a value that is nested too deeply, or for a number out of range.
     """
     if levels < 0:
-        raise ValueError(f"nested more than {_MAX_LEVELS} levels deep")
+        raise ValueError(f"nested more than {MAX_LEVELS} levels deep")
     if isinstance(value, dict):
         return {name: _to_encodable(item, levels - 1) for name, item in value.items()}
     if isinstance(value, list):

@@ -1,6 +1,7 @@
 """The store's file: its tables, its records besides `JobRecord`, and functions that open, write and thin it."""
 
 import fcntl
+import logging
 import math
 import os
 import sqlite3
@@ -20,6 +21,8 @@ from gmg_tui.machine.folders import check_own, distrust
 from gmg_tui.model import Attempt, Curve, JobRecord, Snapshot
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import encode_lossy
+
+_log = logging.getLogger(__name__)
 
 VERSION = 12
 """`PRAGMA user_version` of stores.
@@ -148,11 +151,19 @@ def encode(value: Any) -> str:
 def write(db: sqlite3.Connection, records: Iterable[Record]) -> None:
     """Writes records in one transaction. A job without results keeps its stored ones.
 
-    Of each process of a job, only the newest attempts are kept: a faulty node may lose them again and again.
+    Of each process of a job, only the newest attempts are kept: a faulty node may lose them again and again. Drops what
+    cannot be encoded, of a job only its results.
     """
     with _transaction(db):
         for record in records:
-            db.execute(*_statement(record))
+            try:
+                statement = _statement(record)
+            except (RecursionError, TypeError, ValueError, OverflowError):
+                _log.exception("a record cannot be stored")
+                if not isinstance(record, JobRecord):
+                    continue
+                statement = _statement(structs.replace(record, result=None))
+            db.execute(*statement)
             if isinstance(record, JobAttempt | AttemptCurves):
                 job, _, rank = record.key
                 is_attempt = isinstance(record, JobAttempt)

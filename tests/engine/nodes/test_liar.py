@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock
@@ -19,7 +20,9 @@ from gmg_tui.diagnosis.facts import Facts
 from gmg_tui.diagnosis.kinds import Watch
 from gmg_tui.engine.api.client import Updates
 from gmg_tui.engine.attempts.attempt import Outcome, StopCause, Task
+from gmg_tui.engine.attempts.curves import MAX_CURVES
 from gmg_tui.engine.launchers.launcher import Launcher
+from gmg_tui.engine.nodes.logs import LogCopies
 from gmg_tui.engine.nodes.node import Node
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
 from gmg_tui.engine.nodes.states import (
@@ -28,6 +31,7 @@ from gmg_tui.engine.nodes.states import (
     SlotReport,
     check_slots,
     decode_result,
+    limit_metrics,
     sanitize,
     sanitize_curves,
 )
@@ -57,7 +61,7 @@ from gmg_tui.model.tuning import TrialState
 from gmg_tui.scripts.checkpoints import MAX_CHECKPOINTS, before_nan
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.session import protocol
-from gmg_tui.session.protocol import Action
+from gmg_tui.session.protocol import Action, LogChunk
 from tests.engine.harness import FAKE, program, running, spec_for, sweep_for
 from tests.engine.nodes.fleets import ENDLESS
 from tests.patience import eventually
@@ -261,7 +265,16 @@ async def test_jobs_that_fail_do_not_wait_for_the_gpu_of_a_node_that_is_away(kin
 
 
 @pytest.mark.parametrize(
-    "data", [b'{"foo": 1%s}' % (b"0" * 400), b'{"foo": [%s]}' % (b"9" * 5000), b"[1]", b"{", b'{"foo": "\\ud800"}', b""]
+    "data",
+    [
+        b'{"foo": 1%s}' % (b"0" * 400),
+        b'{"foo": [%s]}' % (b"9" * 5000),
+        b"[1]",
+        b"{",
+        b'{"a": %s}' % (b"[" * 65 + b"]" * 65),
+        b'{"foo": "\\ud800"}',
+        b"",
+    ],
 )
 def test_a_result_that_no_script_can_report_is_ignored(data: bytes) -> None:
     assert decode_result(data) == {}
@@ -366,6 +379,32 @@ def test_no_list_is_longer_than_what_an_agent_has() -> None:
     assert (len(sanitize(snapshot).workers), len(sanitize(snapshot).samples)) == (256, 256)
     attempt = sanitize(structs.replace(NO_ATTEMPT, metrics=dict.fromkeys(map(str, range(5000)), 1.0)))
     assert len(attempt.metrics) == 1024
+
+
+async def test_a_node_writes_no_log_of_a_job_that_has_moved(tmp_path: Path) -> None:
+    async def read(text: bytes, path: str, offset: int) -> LogChunk:
+        return LogChunk(text if offset < 5 else b"", end=offset + 1, file=1)
+
+    writers: dict[str, LogCopies] = {}
+    evil, good = (LogCopies(tmp_path, writers=writers) for _ in range(2))
+    evil.claim(log := "logs/0001.log")
+    for node in (evil, good):
+        node.schedule(log, 1)
+        await node.catch_up(partial(read, b"evil " if node is evil else b"good "))
+        evil.schedule(log, 2)
+        good.claim(log)
+        await evil.catch_up(partial(read, b"later "))
+    assert (tmp_path / log).read_bytes() == b"evil " * 5 + b"good " * 5
+
+
+def test_a_node_has_no_more_metrics_than_a_script() -> None:
+    """New names again and again would fill a Prometheus server."""
+    names = set[str]()
+    for start in (0, 200, 400):
+        metrics = {**{f"m{number}": 1.0 for number in range(start, start + 200)}, "x" * 201: 1.0, "m0": float(start)}
+        assert limit_metrics(metrics, names)["m0"] == start
+    assert len(names) == MAX_CURVES
+    assert "m255" in names
 
 
 async def test_the_limits_over_all_slots_hold_for_reports_on_one_slot_each() -> None:

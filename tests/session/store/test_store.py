@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -64,6 +65,17 @@ def test_numbers_that_are_not_finite_come_back(tmp_path: Path) -> None:
     (job,) = load_jobs(path)
     assert str(job.result) == str(result)
     assert math.isnan(job.last.numbers["reward"])
+
+
+def test_one_record_that_cannot_be_stored_keeps_no_other_from_it(tmp_path: Path) -> None:
+    deep: Any = 1
+    for _ in range(1000):
+        deep = [deep]
+    create(tmp_path / STORE, [JobRecord(1, "a", result={"loss": 1})])
+    with contextlib.closing(database.open_for_writing(tmp_path / STORE)) as db:
+        database.write(db, [JobRecord(1, "b", result={"x": deep}), JobRecord(2, "c", result={"loss": 2})])
+    jobs = load_jobs(tmp_path / STORE)
+    assert [(job.name, job.result) for job in jobs] == [("b", {"loss": 1}), ("c", {"loss": 2})]
 
 
 def test_a_store_for_a_sweep_has_all_jobs_waiting_and_is_private(tmp_path: Path) -> None:
