@@ -120,7 +120,9 @@ def _socket_paths(agent_spec: AgentSpec, id_prefix: str) -> list[Path]:
 
 
 def _agent_folder(agent_spec: AgentSpec, id_prefix: str) -> Path:
-    return sessions.nodes_folder() / f"{agent_spec.session}@{agent_spec.node}-{id_prefix}"
+    name = f"{agent_spec.session}@{agent_spec.node}-{id_prefix}"
+    first, *others = (folder / name for folder in sessions.nodes_folders())
+    return next(filter(sessions.is_locked, others), first)
 
 
 def _end_earlier_agent(agent_spec: AgentSpec) -> None:

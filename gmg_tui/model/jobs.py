@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from gmg_tui.model.attempt import NO_ATTEMPT, Attempt
-from gmg_tui.model.states import WorkerState
+from gmg_tui.model.states import Moment, WorkerState
 
 Value = bool | int | float | str
 """The value of a placeholder in an experiments file."""
@@ -58,9 +58,9 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     gpu_uuid: str | None = None
     last: Attempt = NO_ATTEMPT
     """The newest attempt, all ranks in one (`combine_ranks`)."""
-    started: float | None = None
+    started: Moment | None = None
     """Unix time of the first attempt's start."""
-    ended: float | None = None
+    ended: Moment | None = None
     """Unix time when it left its last slot."""
     elapsed_s: float | None = None
     """Seconds from its first start to its end or now, including pauses between attempts."""

@@ -154,7 +154,7 @@ def _why(job: JobRecord) -> str | None:
 
 def _shorten(names: str) -> str:
     """Shortens a list of slots to the first one and the number of others: `gpu0 +7`."""
-    first, *others = names.split()
+    first, *others = names.split() or [""]
     return f"{first} +{len(others)}" if others else first
 
 

@@ -63,10 +63,8 @@ def sessions_folder() -> Path:
     configured = state_folder()
     if configured is None:
         raise GmgError(f"user {os.getuid()} has no home folder for sessions; set HOME or XDG_STATE_HOME", 1)
-    distrust_reason = _distrust(configured / "gmg-tui")
-    if distrust_reason is None:
-        return configured / "gmg-tui" / "sessions"
-    for folder in _fallbacks():
+    distrust_reason = _claim(configured / "gmg-tui")
+    for folder in (configured / "gmg-tui", *(_fallbacks() if distrust_reason is not None else [])):
         if _claim(folder) is None:
             return folder / "sessions"
     raise GmgError(f"no folder for sessions: {distrust_reason}; set XDG_STATE_HOME", 1)
@@ -74,15 +72,6 @@ def sessions_folder() -> Path:
 
 def _fallbacks() -> list[Path]:
     return [home / ".local/state/gmg-tui" for home in homes()]
-
-
-def _distrust(configured: Path) -> str | None:
-    """Returns the reason not to use the configured folder, if any.
-
-    If others could make it, it is made, unless a fallback has sessions: others could otherwise hide these.
-    """
-    is_used = any(os.path.isdir(folder / "sessions") for folder in _fallbacks() if folder != configured)  # noqa: PTH112 - raises nothing
-    return distrust(configured) if is_used else _claim(configured)
 
 
 def _claim(folder: Path) -> str | None:
@@ -98,15 +87,19 @@ def _claim(folder: Path) -> str | None:
 def ignored_folders() -> Iterator[str]:
     """Yields a sentence for each configured folder that is ignored because another user could change it."""
     configured = state_folder()
-    if configured is not None and (reason := _distrust(configured / "gmg-tui")):
+    if configured is not None and (reason := _claim(configured / "gmg-tui")):
         yield f"sessions are in {sessions_folder()}: {reason}"
     if (runtime := os.environ.get("XDG_RUNTIME_DIR")) and (reason := distrust(Path(runtime))):
         yield f"XDG_RUNTIME_DIR is not used: {reason}"
 
 
-def nodes_folder() -> Path:
-    """Returns the folder for files of the nodes' agents, which may not exist yet."""
-    return sessions_folder().parent / "nodes"
+def nodes_folders() -> list[Path]:
+    """Returns the folders for files of the nodes' agents, which may not exist yet: that for new ones first.
+
+    Running agents may have theirs in another: other users can change whether the configured one is used.
+    """
+    fallbacks = [folder for folder in _fallbacks() if distrust(folder) is None]
+    return [*dict.fromkeys(folder / "nodes" for folder in (sessions_folder().parent, *fallbacks))]
 
 
 def check_name(name: str) -> str:

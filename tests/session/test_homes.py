@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from gmg_tui import session as sessions
+from gmg_tui.cli import agent
 from gmg_tui.machine import folders
+from gmg_tui.model import AgentSpec
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis import caches
 from tests.cli.scripted import COMMAND, ROOT, WORKER, environ
@@ -87,20 +89,22 @@ def test_a_state_folder_that_is_a_file_is_an_error(tmp_path: Path, monkeypatch: 
 
 
 @needs_root
-def test_sessions_stay_where_they_are_when_another_user_no_longer_has_the_configured_folder(
+def test_an_agent_is_found_when_another_user_no_longer_has_the_configured_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Agents are found by their folder: a second one would run beside the first."""
+    """Else a second one would run beside it."""
     (shared := tmp_path / "shared").mkdir()
     shared.chmod(0o1777)
     (configured := shared / "us").mkdir()
     os.chown(configured, 4242, 4242)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_STATE_HOME", str(configured))
-    folder = sessions.create("sim-1", "sim.py").parent
-    assert folder == tmp_path / "home/.local/state/gmg-tui/sessions"
+    agent_spec = AgentSpec("n1", "s", "id")
+    folder = agent._agent_folder(agent_spec, "id")
+    assert folder == tmp_path / "home/.local/state/gmg-tui/nodes/s@n1-id"
+    folder.mkdir(parents=True)
     configured.rmdir()
-    assert sessions.sessions_folder() == folder
-    assert not configured.exists()
-    reason = f"{configured}/gmg-tui is missing, and {shared} can be changed by all users"
-    assert f"sessions are in {folder}: {reason}" in sessions.ignored_folders()
+    descriptor = sessions.lock(folder)
+    assert agent._agent_folder(agent_spec, "id") == folder
+    os.close(descriptor)
+    assert agent._agent_folder(agent_spec, "id") == configured / "gmg-tui/nodes/s@n1-id"

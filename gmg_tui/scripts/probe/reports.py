@@ -89,7 +89,12 @@ def _decode(record: tuple[int, int, int, float, int, bytes]) -> Metric | Checkpo
         return None
     if kind == ring.METRIC:
         return Metric(name.decode("utf-8", "replace"), value, first if abs(first) < _MAX_STEP else None, at)
-    if kind in (ring.STATE, ring.EXPORT) and second >= 0 <= value < _MAX_STEP:
+    if (
+        kind in (ring.STATE, ring.EXPORT)
+        and second >= 0 <= value < _MAX_STEP
+        and name[:1] == b"/"
+        and b"\0" not in name
+    ):
         size = first if first >= 0 else None
         with suppress(UnicodeDecodeError):  # a message cannot carry a path that is not UTF-8
             saved = round(time.time() - (now - at), 3)

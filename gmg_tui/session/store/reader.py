@@ -193,7 +193,7 @@ def open_store(path: Path, within_s: float | None = None) -> Iterator[Stored]:
             yield Stored(db)
     except sqlite3.Error as error:
         raise StoreError(f"{path}: the store cannot be read: {error}") from error
-    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+    except (msgspec.MsgspecError, RecursionError, UnicodeError, OverflowError) as error:
         raise StoreError(f"{path}: the store has a value that this gmg-tui cannot read: {error}") from error
 
 

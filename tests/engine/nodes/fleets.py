@@ -6,7 +6,7 @@ from typing import Any
 import psutil
 
 from gmg_tui.model import NodesSpec, RunSpec, Snapshot
-from gmg_tui.session import nodes_folder
+from gmg_tui.session import nodes_folders
 from tests.engine.harness import spec_for, sweep_for
 from tests.patience import wait_until
 
@@ -43,7 +43,7 @@ def _environ(process: psutil.Process) -> dict[str, str]:
 
 def agents_of(name: str, node: str = "") -> list[psutil.Process]:
     """The agents of a session, and their watchdogs: they have the agents' logs open."""
-    folder = f"{nodes_folder()}/{name}@{f'{node}-' if node else ''}"
+    folder = f"{nodes_folders()[0]}/{name}@{f'{node}-' if node else ''}"
     agents = []
     for process in psutil.process_iter():
         try:

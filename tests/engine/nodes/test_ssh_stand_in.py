@@ -26,7 +26,7 @@ from gmg_tui.engine.launchers import launcher
 from gmg_tui.engine.launchers.launcher import Slurm, Ssh
 from gmg_tui.model import AgentSpec, DdpSpec, NodesSpec, WorkerState
 from gmg_tui.model.errors import GmgError
-from gmg_tui.session import nodes_folder
+from gmg_tui.session import nodes_folders
 from tests.engine.harness import program, running, spawn, spec_for, sweep_for
 from tests.engine.nodes.fleets import ENDLESS, nothing_left
 from tests.patience import eventually
@@ -61,7 +61,7 @@ async def test_logs_are_complete_before_the_copy_on_the_host_is_removed(hosts: N
         with (tmp_path / "followed").open("wb") as file:
             following = await asyncio.create_subprocess_exec(*_LOGS, spec.name, "b/cpu0", "-f", stdout=file)
         await run.until(lambda snapshot: snapshot.ended)
-        (there,) = nodes_folder().glob(f"{spec.name}@a-*")
+        (there,) = nodes_folders()[0].glob(f"{spec.name}@a-*")
         kept = (there / "logs" / "a" / "cpu0.log").read_bytes()
         await run.client.close()
         await run.process.wait()
@@ -70,7 +70,7 @@ async def test_logs_are_complete_before_the_copy_on_the_host_is_removed(hosts: N
         assert await following.wait() == 0
         assert (tmp_path / "followed").read_bytes() == run.output("b/cpu0")
     nothing_left(spec)
-    await eventually(lambda: not list(nodes_folder().iterdir()))
+    await eventually(lambda: not list(nodes_folders()[0].iterdir()))
 
 
 async def test_logs_that_could_not_be_copied_stay_on_their_nodes(hosts: NodesSpec) -> None:
@@ -81,7 +81,7 @@ async def test_logs_that_could_not_be_copied_stay_on_their_nodes(hosts: NodesSpe
         run.process.kill()
         await run.process.wait()
         nothing_left(spec)
-    kept = {path.parent.name: path.read_bytes() for path in nodes_folder().glob("*/logs/*/cpu0.log")}
+    kept = {path.parent.name: path.read_bytes() for path in nodes_folders()[0].glob("*/logs/*/cpu0.log")}
     assert all(b"caching compiled kernels" in kept[node] for node in ("a", "b"))
 
 
@@ -131,7 +131,7 @@ async def test_growing_logs_are_copied_while_the_session_runs(hosts: NodesSpec) 
         stand_in.kill()
         size = here.stat().st_size
         await eventually(lambda: here.stat().st_size > size + 10_000)
-        (there,) = nodes_folder().glob(f"{spec.name}@a-*")
+        (there,) = nodes_folders()[0].glob(f"{spec.name}@a-*")
         log = there / "logs" / "a" / "cpu0.log"
         assert log.read_bytes().startswith(here.read_bytes())
 
