@@ -5,7 +5,7 @@ import math
 import os
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -137,8 +137,8 @@ class Observer:
                 if now - self._files_read_at >= _FILES_INTERVAL_S:
                     self._files_read_at = now
                     for attempt in attempts:
-                        saved, pids = attempt.readings.reader.saved.paths, attempt.pids
-                        attempt.readings.written = files_open_for_writing(pids) | absolute_paths(saved, pids)
+                        saved, pids = tuple(attempt.readings.reader.saved.paths), tuple(attempt.pids)
+                        attempt.readings.written = await in_daemon_thread(_find_written, saved, pids)
             await asyncio.sleep(_SCAN_INTERVAL_S if self.watched else _UNWATCHED_SCAN_INTERVAL_S)
 
     async def _check_arguments(self) -> None:
@@ -327,6 +327,10 @@ def _with_newest_checkpoint(view: Worker) -> Worker:
     if len(view.newest.checkpoints) < 2:
         return view
     return structs.replace(view, newest=structs.replace(view.newest, checkpoints=view.newest.checkpoints[-1:]))
+
+
+def _find_written(saved: Sequence[str], pids: Sequence[int]) -> set[str]:
+    return files_open_for_writing(pids) | absolute_paths(saved, pids)
 
 
 def _start_of(script: Path) -> str:

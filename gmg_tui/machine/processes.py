@@ -35,6 +35,7 @@ _MAX_ENVIRON_READS = 8
 """Attempts to read an environment that is empty, as during an `exec`."""
 MAX_FILES, MAX_PROCESS_FILES = 2048, 256
 """Maximum descriptors to read in total, and per process."""
+_MAX_PATH_CHARS = 1024
 _NON_RESULT_PREFIXES = ("/dev/", "/proc/", "/memfd:", "/tmp/.X", "/run/")  # noqa: S108 - prefixes
 
 _CREDENTIALS = struct.Struct("3i")
@@ -364,14 +365,18 @@ def files_open_for_writing(pids: Iterable[int]) -> set[str]:
 
     Omits devices and other `_NON_RESULT_PREFIXES`. Reads only `/proc`, which a hung disk does not block.
     """
-    paths = set[str]()
+    paths, seen = set[str](), set[tuple[int, str]]()
     for pid, number in islice(_descriptors(pids), MAX_FILES):
         with suppress(OSError):
             path = os.readlink(f"/proc/{pid}/fd/{number}")  # noqa: PTH115
             is_result = (
-                path[:1] == "/" and not path.startswith(_NON_RESULT_PREFIXES) and not path.endswith(" (deleted)")
+                path[:1] == "/"
+                and len(path) <= _MAX_PATH_CHARS
+                and not path.startswith(_NON_RESULT_PREFIXES)
+                and not path.endswith(" (deleted)")
             )
-            if is_result:
+            if is_result and (pid, path) not in seen:
+                seen.add((pid, path))  # the kernel lists all locks of the file, perhaps thousands, each time
                 flags = _read_file(pid, f"fdinfo/{number}", 256).split(b"flags:", 1)[1].split()[0]
                 if int(flags, 8) & (os.O_ACCMODE | os.O_APPEND) == os.O_WRONLY:
                     paths.add(path)

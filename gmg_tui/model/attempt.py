@@ -167,6 +167,11 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
         """The metrics, with NaN for None."""
         return {name: math.nan if value is None else value for name, value in self.metrics.items()}
 
+    def metric(self, name: str) -> float | None:
+        """Returns the metric called `name`, NaN for None; None if there is none."""
+        value = self.metrics.get(name)
+        return math.nan if value is None and name in self.metrics else value
+
     @property
     def rate(self) -> float | None:
         """The rate of the attempt."""

@@ -155,8 +155,6 @@ def _row(key: _Key, slot_attempts: Sequence[_SlotAttempt], now: float) -> Argume
         power_w=mean(attempt.power_mean_w for attempt in rated),
         fps_per_watt=sum(fps.env_steps or 0.0 for fps in metered) / energy_j if energy_j else None,
         metrics={
-            name: value
-            for name in names
-            if (value := mean(attempt.numbers[name] for attempt in settled if name in attempt.metrics)) is not None
+            name: value for name in names if (value := mean(attempt.metric(name) for attempt in settled)) is not None
         },
     )

@@ -94,7 +94,7 @@ def _shown_unless(hidden: bool) -> Outputs:
 
 def _result(job: JobRecord, name: str) -> Any:
     """Returns a job's result, else its last metric of that name, as earlier attempts have no results."""
-    return job.result[name] if job.result and name in job.result else job.last.numbers.get(name)
+    return job.result[name] if job.result and name in job.result else job.last.metric(name)
 
 
 def result_names(jobs: Iterable[JobRecord]) -> list[str]:

@@ -212,7 +212,7 @@ def summarise(jobs: Iterable[JobRecord], best: Mapping[int, Mapping[str, Point]]
         best_point = best_of(name, (best[job.number][name] for job in with_metric))
         best_job = next(job for job in with_metric if best[job.number][name] is best_point)
         seeds = (job for job in with_metric if settings(job) == settings(best_job))
-        last = (value for job in seeds if (value := job.last.numbers.get(name)) is not None and math.isfinite(value))
+        last = (value for job in seeds if (value := job.last.metric(name)) is not None and math.isfinite(value))
         if best_point is not None:
             summaries.append(Summary(name, best_point, best_job.name, tuple(last)))
     return summaries

@@ -207,3 +207,13 @@ async def test_a_session_leases_its_gpus_while_workers_run_however_it_ends(sim: 
         await run.process.wait()
         assert others.acquire(uuid_)
         others.release(*others._held)
+
+
+def test_a_job_goes_to_a_slot_that_could_not_start_its_last_one_only_if_no_other_is_idle() -> None:
+    board = _board(4.0, _needs(1, 4.0))
+    assert board.next().slots == ("a-1",)
+    board.pause("a-1", "the driver does not answer")
+    board._card(board.slots["a-1"]).paused_until = 0.0
+    assert board.next().slots == ("b",)
+    board.jobs["b"] = 2
+    assert board.next().slots == ("a-1",)

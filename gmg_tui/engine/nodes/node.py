@@ -133,7 +133,7 @@ class Node:
                     self.answered.set_result(GmgError(trouble, 1))
             if is_last:
                 return
-            trouble = one_line(trouble)[:MAX_TROUBLE_BYTES]  # agents are not trusted
+            trouble = one_line(trouble[:MAX_TROUBLE_BYTES])  # agents are not trusted
             if trouble != self._trouble and not self._ending.is_set():
                 self._trouble = trouble
                 self._changed()

@@ -247,7 +247,9 @@ class SlotBoard:
     def next(self) -> Allotment:
         """Returns the next job and its slots, or the slots reserved for the first job that cannot start yet."""
         usable = self._usable()
-        free = [engine_slot.slot.name for engine_slot in self.ready_slots()]
+        # Last those that could not start their last job: it may be the same one.
+        ready = sorted(self.ready_slots(), key=lambda engine_slot: self._card(engine_slot).pause_s > 0)
+        free = [engine_slot.slot.name for engine_slot in ready]
         for card in [card for card in self._cards.values() if card.suspected is not None]:
             records = [self.queue.records[job] for job, other in self._witnesses.items() if other is card]
             if not any(job.width <= self._alternatives(card) and not job.state.ended for job in records):

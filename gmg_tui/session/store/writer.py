@@ -132,6 +132,8 @@ class StoreWriter:
             self._due.clear()
             closing = self._closing
             if closing:
+                if self._exporting is not None:  # it has locked the store
+                    await asyncio.wait([self._exporting], timeout=_CLOSING_RETRY_S)
                 give_up_at = min(give_up_at, time.monotonic() + _CLOSING_RETRY_S)
             try:
                 error_text = await self._write() or await self._export_if_due(closing=closing)

@@ -1,7 +1,10 @@
 """`gmg-tui report` of one session: rows, order, totals, and every output."""
 
+import asyncio
+import contextlib
 import json
 import math
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ from gmg_tui import session as sessions
 from gmg_tui.engine.attempts.gpu_use import Meter
 from gmg_tui.model import (
     Attempt,
+    Curve,
     Fps,
     Gpu,
     GpuSample,
@@ -31,8 +35,10 @@ from gmg_tui.results.json_csv_export import TABLE_FILE
 from gmg_tui.results.report import ReportData, sort_jobs
 from gmg_tui.scripts.genesis.output.printed_rate import PrintedRate
 from gmg_tui.session import STORE
-from gmg_tui.session.store.database import JobAttempt
+from gmg_tui.session.store import database
+from gmg_tui.session.store.database import AttemptCurves, JobAttempt
 from tests import tunings
+from tests.cli.scripted import COMMAND, environ
 from tests.results.report import stored
 from tests.results.report.stored import report
 from tests.session.store import records
@@ -369,3 +375,23 @@ async def test_a_session_without_a_store_is_reported_in_one_line() -> None:
     out, err, status = report()
     assert (out, status, err.count("\n")) == ("", 1, 1)
     assert "there is no store" in err
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("export", [("--json",), ("--csv",), ("--csv=metrics",), ()])
+def test_a_paused_pager_keeps_no_record_from_the_store(export: tuple[str, ...]) -> None:
+    """Else the engine would give up the results of the jobs that end meanwhile."""
+    jobs = [records.finished(number, result={"text": "x" * 500}) for number in range(1, 400)]
+    curve = Curve(tuple(START + n for n in range(400)), (None,) * 400, (1.0,) * 400)
+    rows = [AttemptCurves(number, 1, 0, "cpu0", {"reward": curve}) for number in range(1, 20)]
+    folder = asyncio.run(stored.session("paged", jobs, rows=rows))
+    with subprocess.Popen(
+        [*COMMAND, "report", "paged", *export], env=environ(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(1)
+        with contextlib.closing(database.open_for_writing(folder / STORE)) as db:
+            database.write(db, [records.finished(400)])
+        assert process.poll() is None
+        process.stdout.close()
+        process.kill()
