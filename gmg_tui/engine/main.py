@@ -268,7 +268,8 @@ class Engine:
                 await any_of(self._server.watched, timeout_s=_MAX_VIEWER_WAIT_S)
             if self._hardware.gpus:
                 self._egl.begin()
-            await self._watchdog.start(self._supervisor.session.id)
+            max_hang_s = self._spec.agent.max_hang_s if self._spec.agent is not None else None
+            await self._watchdog.start(self._supervisor.session.id, max_hang_s)
             self._store.start()
             async with _alongside(self._observer.run(self._read, self._server.send)), _alongside(self._add_gpus()):
                 await self._supervisor.run()

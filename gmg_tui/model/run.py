@@ -45,6 +45,8 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     logs: str = ""
     """The session's folder if this node shares it, for the workers' logs; else empty."""
     orphan_wait_s: float = 60.0
+    max_hang_s: float | None = None
+    """Seconds after which its watchdog ends the workers of an agent that hangs: their jobs start elsewhere. None for never."""
     peers: tuple[str, ...] = ()
     """Names of the other nodes."""
     replaces: str = ""

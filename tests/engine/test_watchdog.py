@@ -79,3 +79,22 @@ async def test_a_killed_watchdog_is_replaced_as_soon_as_a_process_can_be_started
     await dog.close()
     assert started[1].returncode == 0
     assert sleepers[1].wait(LONG_S) < 0
+
+
+@pytest.mark.process
+async def test_an_engine_that_hangs_for_long_counts_as_ended(sleepers: list[subprocess.Popen[bytes]]) -> None:
+    """The jobs of a node's agent that hangs start elsewhere, and no two may write the same files."""
+    worker, _, stranger = sleepers
+    dog = client.WatchdogClient()
+    await dog.start("test-watchdog", 1.0)
+    dog.add_group(worker.pid)
+    watchdog_process = dog._process
+    assert watchdog_process is not None
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(3.0):
+            await watchdog_process.wait()
+    assert worker.poll() is None
+    dog._tasks[1].cancel()  # as if the engine hung
+    await eventually(lambda: worker.poll() is not None)
+    assert stranger.poll() is None
+    await dog.close()

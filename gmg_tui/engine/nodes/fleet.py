@@ -18,7 +18,7 @@ from gmg_tui.engine.launchers.ray import Ray
 from gmg_tui.engine.nodes.logs import LogCopies
 from gmg_tui.engine.nodes.node import Node
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
-from gmg_tui.engine.nodes.states import slot_kinds
+from gmg_tui.engine.nodes.states import STALL_GRACE_S, slot_kinds
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.machine.address import is_reachable
@@ -113,9 +113,11 @@ class Fleet:
         spec = self.spec
         assert spec.nodes is not None
         peers = tuple(islice((name for name in self._nodes if name != node), _MAX_PEERS))
+        orphan_wait_s, moves_jobs = spec.nodes.orphan_wait_s, spec.sweep is not None and spec.tune is None
         agent = AgentSpec(
             *(node, spec.name, self.session_id, gmg_tui.__version__),
-            orphan_wait_s=spec.nodes.orphan_wait_s,
+            orphan_wait_s=orphan_wait_s,
+            max_hang_s=orphan_wait_s + STALL_GRACE_S if moves_jobs else None,
             peers=peers,
             replaces=self._replaces,
             owners=self._owners,

@@ -26,20 +26,25 @@ class WatchdogClient:
         self._process: asyncio.subprocess.Process | None = None
         self._groups: dict[int, int] = {}
         """Start times of the live groups' leaders, by PID."""
-        self._watching: asyncio.Task[None] | None = None
+        self._max_silence_s: float | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
-    async def start(self, session_id: str) -> None:
-        """Starts the watchdog of the session with this ID."""
-        self._session_id = session_id
+    async def start(self, session_id: str, max_silence_s: float | None = None) -> None:
+        """Starts the watchdog of the session with this ID, which also ends the workers of an engine that hangs so long."""
+        self._session_id, self._max_silence_s = session_id, max_silence_s
         await self._spawn()
         self._send_all()
-        self._watching = asyncio.create_task(self._watch())
+        self._tasks = [asyncio.create_task(self._watch())]
+        if max_silence_s is not None:
+            self._tasks.append(asyncio.create_task(self._send_signs_of_life(max_silence_s / 10)))
 
     async def _spawn(self) -> None:
-        program = str(Path(__file__).with_name("process.py"))
+        args = [str(Path(__file__).with_name("process.py"))]
+        if self._max_silence_s is not None:
+            args.append(str(self._max_silence_s))
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", program),
+                *(sys.executable, "-I", "-S", *args),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.DEVNULL,
                 start_new_session=True,  # must survive signals to the engine's group
@@ -58,6 +63,11 @@ class WatchdogClient:
             await asyncio.sleep(pause_s)
             await self._spawn()
             self._send_all()
+
+    async def _send_signs_of_life(self, interval_s: float) -> None:
+        while True:
+            self._send("\n")
+            await asyncio.sleep(interval_s)
 
     def _send_all(self) -> None:
         for group, start in self._groups.items():
@@ -81,10 +91,9 @@ class WatchdogClient:
 
     async def close(self) -> None:
         """Ends the watchdog, which ends leftover workers first."""
-        if self._watching is not None:
-            self._watching.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watching
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
             with contextlib.suppress(TimeoutError):

@@ -2,14 +2,16 @@
 
 The engine sends the session's ID to standard input, as other users could see an argument in `ps` and give it to processes
 of their own. It then sends the start and end of each process group. Standard input closes when the engine ends for any reason;
-after a normal end no worker is left. To stay small, it imports nothing from the project (`python -I -S` takes about 7 MiB).
+after a normal end no worker is left. If an argument gives a number of seconds, the engine also sends empty lines as signs of
+life, and counts as ended after so many without one. To stay small, it imports nothing from the project (`python -I -S` takes about 7 MiB).
 """
 
 import os
+import select
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from threading import Thread
 
@@ -43,10 +45,18 @@ def read_start(pid: int) -> int:
         return 0
 
 
+def _read_lines(max_silence_s: float | None) -> Iterator[bytes]:
+    """Yields the lines of standard input until its end, or until nothing comes for `max_silence_s` seconds."""
+    line = b""
+    while select.select([0], [], [], max_silence_s)[0] and (chunk := os.read(0, 1 << 16)):
+        *lines, line = (line + chunk).split(b"\n")
+        yield from lines
+
+
 def _live_groups(lines: Iterable[bytes]) -> set[Key]:
     """Returns the leaders of the groups that have not ended (`+PID START` starts a group, `-PID START` ends it)."""
     leaders: set[Key] = set()
-    for line in lines:
+    for line in filter(None, lines):
         pid, start = line[1:].split()
         update = leaders.add if line.startswith(b"+") else leaders.discard
         update((int(pid), int(start)))
@@ -134,13 +144,14 @@ def main() -> None:
     """Waits for the engine's end, then ends leftover workers, and logs their PIDs to standard error, the engine's log."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # end with the engine, not before
-    session_id = sys.stdin.buffer.readline().strip()
+    lines = _read_lines(float(sys.argv[1]) if len(sys.argv) > 1 else None)
+    session_id = next(lines, b"")
     if not session_id:
         return  # the engine was killed before it started a worker
-    if ended := _end_all(_Processes(_live_groups(sys.stdin.buffer), b"\0GMG_SESSION_ID=%s\0" % session_id)):
+    if ended := _end_all(_Processes(_live_groups(lines), b"\0GMG_SESSION_ID=%s\0" % session_id)):
         moment = time.strftime("%Y-%m-%d %H:%M:%S")
         pids = ", ".join(map(str, ended))
-        print(f"{moment} WATCHDOG: the engine is gone; its processes were ended: {pids}", file=sys.stderr)
+        print(f"{moment} WATCHDOG: the engine is gone or hangs; its processes were ended: {pids}", file=sys.stderr)
 
 
 if __name__ == "__main__":
