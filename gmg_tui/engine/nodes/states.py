@@ -93,19 +93,18 @@ def orphan_end_s(spec: model.RunSpec) -> float:
 def decode_result(data: bytes) -> dict[str, Any]:
     """Returns the values of a `SlotReport.result`; none if they cannot be read, are nested too deeply, or exceed 64 bits."""
     # In C only: the values may be millions of empty lists.
-    if _is_deep(data):
-        return {}
     for name, constant in _CONSTANTS.items():
         data = data.replace(name, constant)
     with suppress(ValueError, RecursionError, OverflowError, TypeError):  # `ValueError`: not JSON, or a huge integer
         values = json.loads(data)
-        msgspec.msgpack.encode(values)
-        return msgspec.convert(values, _Result)
+        if not _is_deep(data):
+            msgspec.msgpack.encode(values)
+            return msgspec.convert(values, _Result)
     return {}
 
 
 def _is_deep(data: bytes) -> bool:
-    """True if JSON has more levels than scripts may report."""
+    """True if valid JSON has more levels than scripts may report."""
     brackets = _JSON_TEXT.sub(b"", data).translate(_BRACKETS, _NO_BRACKETS)
     for _ in range(MAX_LEVELS + 1):  # each removes the innermost level
         brackets = brackets.replace(b"[]", b"")
