@@ -272,6 +272,7 @@ async def test_jobs_that_fail_do_not_wait_for_the_gpu_of_a_node_that_is_away(kin
         b"[1]",
         b"{",
         b'{"a": %s}' % (b"[" * 65 + b"]" * 65),
+        b'\\"' * 1_000_000,
         b'{"foo": "\\ud800"}',
         b"",
     ],
