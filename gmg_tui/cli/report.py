@@ -23,6 +23,7 @@ from gmg_tui.session.store.reader import open_store
 
 RAW, METRICS = "raw", "metrics"
 """Values of `--csv`."""
+_MAX_BYTES_IN_MEMORY = 16 << 20
 
 
 def report(names: Sequence[str], *, best: str | None, fail_below: float | None, **exports: Any) -> int:
@@ -60,7 +61,7 @@ def report(names: Sequence[str], *, best: str | None, fail_below: float | None, 
 
 def _print_session(entry: sessions.SessionEntry, export: str, value: Any, best: str | None) -> None:
     """Prints or exports the results of one session, after closing its store: no record can be written meanwhile."""
-    with tempfile.TemporaryFile() as data:
+    with tempfile.SpooledTemporaryFile(_MAX_BYTES_IN_MEMORY) as data:
         with open_store(entry.folder / sessions.STORE) as stored:
             collected = report_data.collect(entry, stored)
             jobs = collected.jobs if best is None else report_data.sort_jobs(collected.jobs, best)[0]

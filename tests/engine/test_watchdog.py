@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -88,11 +89,17 @@ async def test_an_engine_that_hangs_for_long_counts_as_ended(sleepers: list[subp
     dog = client.WatchdogClient()
     await dog.start("test-watchdog", 1.0)
     dog.add_group(worker.pid)
-    watchdog_process = dog._process
-    assert watchdog_process is not None
+    assert dog._process is not None
+    dog._process.send_signal(signal.SIGSTOP)  # as if a scheduler suspended both
+    dog._tasks[1].cancel()
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(3.0):
-            await watchdog_process.wait()
+        async with asyncio.timeout(2.0):
+            await dog._process.wait()
+    dog._process.send_signal(signal.SIGCONT)
+    dog._tasks[1] = asyncio.create_task(dog._send_signs_of_life(0.1))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(2.0):
+            await dog._process.wait()
     assert worker.poll() is None
     dog._tasks[1].cancel()  # as if the engine hung
     await eventually(lambda: worker.poll() is not None)

@@ -124,8 +124,8 @@ class Agent:
         self._ending = False
         self._engine_clients: set[object] = set()
         """Connections of the session's engine."""
-        self._received_at = time.monotonic() + _FIRST_MESSAGE_GRACE_S
-        """Time of the last message from the session's engine, monotonic seconds; before the first, in the future."""
+        self._is_silent = True
+        """True if the session's engine has not sent a message since the last check."""
         self._address = ""
         """This machine's address for other nodes; empty until known."""
 
@@ -152,9 +152,11 @@ class Agent:
         self._address = address or LOOPBACK
 
     async def _watch_engine(self) -> None:
-        wait_s = self._spec.orphan_wait_s
-        while time.monotonic() - self._received_at < wait_s:
-            await asyncio.sleep(_CHECK_INTERVAL_S)
+        wait_s, silent_s = self._spec.orphan_wait_s, -_FIRST_MESSAGE_GRACE_S
+        while silent_s < wait_s:
+            await asyncio.sleep(_CHECK_INTERVAL_S)  # counted, as a scheduler may suspend all processes of its job
+            silent_s = silent_s + _CHECK_INTERVAL_S if self._is_silent else 0.0
+            self._is_silent = True
             wait_s = self._spec.orphan_wait_s + (STALL_GRACE_S if self._engine_clients else 0.0)
         self.on_orphaned(f"the session's engine has been silent for {wait_s:.0f} s")
         await asyncio.get_running_loop().create_future()  # the workers end before this is cancelled
@@ -208,7 +210,7 @@ class Agent:
     def on_message(self, client: object) -> None:
         """Records the time of the session's engine's messages: if it falls silent, the workers are ended."""
         if client in self._engine_clients:
-            self._received_at = time.monotonic()
+            self._is_silent = False
 
     def on_disconnect(self, client: object) -> None:
         """Handles the end of a client's connection."""
