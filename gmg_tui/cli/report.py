@@ -1,7 +1,6 @@
 """`report`: print or export the results of a session, or a comparison of several."""
 
 import sys
-import tempfile
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,7 +22,6 @@ from gmg_tui.session.store.reader import open_store
 
 RAW, METRICS = "raw", "metrics"
 """Values of `--csv`."""
-_MAX_BYTES_IN_MEMORY = 16 << 20
 
 
 def report(names: Sequence[str], *, best: str | None, fail_below: float | None, **exports: Any) -> int:
@@ -60,28 +58,22 @@ def report(names: Sequence[str], *, best: str | None, fail_below: float | None, 
 
 
 def _print_session(entry: sessions.SessionEntry, export: str, value: Any, best: str | None) -> None:
-    """Prints or exports the results of one session, after closing its store: no record can be written meanwhile."""
-    with tempfile.SpooledTemporaryFile(_MAX_BYTES_IN_MEMORY) as data:
-        with open_store(entry.folder / sessions.STORE) as stored:
-            collected = report_data.collect(entry, stored)
-            jobs = collected.jobs if best is None else report_data.sort_jobs(collected.jobs, best)[0]
-            if export == "as_json":
-                data.writelines(json_csv_export.detailed_json(jobs, stored))
-            elif export == "csv" and value == METRICS:
-                data.writelines(metric_curves.points_csv(jobs, stored))
-            elif export == "html":
-                from gmg_tui.results import report_page
+    """Prints or exports the results of one session."""
+    with open_store(entry.folder / sessions.STORE, copied=True) as stored:
+        collected = report_data.collect(entry, stored)
+        jobs = collected.jobs if best is None else report_data.sort_jobs(collected.jobs, best)[0]
+        if export == "as_json":
+            print_data(json_csv_export.detailed_json(jobs, stored))
+        elif export == "csv" and value == METRICS:
+            print_data(metric_curves.points_csv(jobs, stored))
+        elif export == "csv":
+            print_data(json_csv_export.table_csv(jobs, raw=value == RAW))
+        elif export == "html":
+            from gmg_tui.results import report_page
 
-                data.write(report_page.render_session(collected, stored, best))
-        if export == "csv" and value != METRICS:
-            data.writelines(json_csv_export.table_csv(jobs, raw=value == RAW))
-        data.seek(0)
-        if export == "html":
-            _write_file(data.read(), value)
-        elif export == "text":
-            _print_text(collected, entry, best)
+            _write_file(report_page.render_session(collected, stored, best), value)
         else:
-            print_data(data)
+            _print_text(collected, entry, best)
 
 
 def _compare(names: Sequence[str], export: str, value: Any) -> Comparison:

@@ -239,7 +239,7 @@ class Comparison:
 
 def load(entry: SessionEntry) -> tuple[ReportData, Blocks]:
     """Returns a session's data and its rates over time. Raises `StoreError`."""
-    with open_store(entry.folder / STORE) as stored:
+    with open_store(entry.folder / STORE, copied=True) as stored:
         return collect(entry, stored), stored.rate_blocks(BLOCK_S)
 
 

@@ -28,23 +28,20 @@ def export(session: Session) -> None:
 
     Raises `StoreError`, or `OSError` at the first file that cannot be written.
     """
-    folder, rows = Path(session.spec.folder), list[JobRecord]()
-    with open_store(folder / STORE) as stored:  # briefly: meanwhile no record can be written
-        snapshot = stored.last_snapshot
+    folder = Path(session.spec.folder)
+    with open_store(folder / STORE, copied=True) as stored:
+        snapshot, data = stored.last_snapshot, b""
+        if snapshot is not None:
+            data = _json(summary(session, snapshot))
+            write_own(folder / SUMMARY, data)
+            if snapshot.tuning is not None:
+                data = _json(tuning_results(session, snapshot.tuning))
+                write_own(folder / TUNE, data)
         if session.spec.sweep is not None:
             write_own(folder / DETAILED_FILE, detailed_json(stored.iter_jobs(), stored))
-            rows = [_without_nested(job) for job in stored.iter_jobs()]
-    if session.spec.sweep is not None:
-        write_own(folder / TABLE_FILE, table_csv(rows))
-    if snapshot is None:
-        return
-    data = _json(summary(session, snapshot))
-    write_own(folder / SUMMARY, data)
-    if snapshot.tuning is not None:
-        data = _json(tuning_results(session, snapshot.tuning))
-        write_own(folder / TUNE, data)
-    if session.spec.summary is not None and snapshot.ended:
-        write_atomic(Path(session.spec.summary), data)
+            write_own(folder / TABLE_FILE, table_csv(stored.iter_jobs()))
+        if session.spec.summary is not None and snapshot is not None and snapshot.ended:
+            write_atomic(Path(session.spec.summary), data)
 
 
 def _json(value: Any) -> bytes:
@@ -64,14 +61,11 @@ def detailed_json(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[bytes]:
 
 def table_csv(jobs: Iterable[JobRecord], *, raw: bool = False) -> Iterator[bytes]:
     """Yields the lines of `summary_results.csv` for `jobs`; `raw` as in `as_csv`."""
-    rows = [*map(_without_nested, jobs)]
+    rows = []
+    for job in jobs:  # nested results, which no column shows, need not stay in memory
+        result = {name: value for name, value in (job.result or {}).items() if as_cell(value) is not None}
+        rows.append(structs.replace(job, result=result))
     yield from as_csv(columns(rows), rows, raw=raw)
-
-
-def _without_nested(job: JobRecord) -> JobRecord:
-    """Returns the job without nested results, which no column shows: they need not stay in memory."""
-    result = {name: value for name, value in (job.result or {}).items() if as_cell(value) is not None}
-    return structs.replace(job, result=result)
 
 
 def summary(session: Session, snapshot: Snapshot) -> dict[str, Any]:

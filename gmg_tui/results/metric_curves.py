@@ -83,7 +83,7 @@ def draw_comparison(sessions: Iterable[ReportData], colours: tuple[str, ...]) ->
         for job in data.jobs:
             labels.setdefault(settings(job), job.name)
         several = len(labels) > 1
-        with open_store(data.folder / STORE) as stored:
+        with open_store(data.folder / STORE, copied=True) as stored:
             labelled = ((job, f"{data.name} {labels[settings(job)]}" if several else data.name) for job in data.jobs)
             _add_jobs(lines, stored, labelled)
     yield from _draw(lines, colours)

@@ -287,7 +287,7 @@ def from_snapshot(session: Session, snapshot: Snapshot) -> ReportData:
 
 def load(entry: SessionEntry) -> ReportData:
     """Returns a session's data from its store. Raises `StoreError`."""
-    with open_store(entry.folder / STORE) as stored:
+    with open_store(entry.folder / STORE, copied=True) as stored:
         return collect(entry, stored)
 
 

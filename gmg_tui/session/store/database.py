@@ -8,7 +8,7 @@ import sqlite3
 import stat
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -252,15 +252,32 @@ def open_for_reading(path: Path, within_s: float | None = None) -> sqlite3.Conne
         if within_s is not None:
             deadline = time.monotonic() + within_s
             db.set_progress_handler(lambda: time.monotonic() > deadline, _CLOCK_CHECK_STEPS)
-        if db.execute("SELECT 1 FROM sqlite_master WHERE type IN ('view', 'trigger')").fetchone():
-            raise StoreError(f"{path}: not a store of gmg-tui: it has a view or trigger, which could run forever")
-        if _read_version(db, path) == 0:
-            raise StoreError(f"{path}: the store is empty: its engine ended before it could write")
-        db.execute("PRAGMA query_only=1")
+        _prepare_for_reading(db, path)
     except BaseException:
         db.close()
         raise
     return db
+
+
+def open_copy(path: Path) -> sqlite3.Connection:
+    """Opens a private copy of the store at `path` for queries, like `open_for_reading`: those do not lock the store."""
+    db = sqlite3.connect("", isolation_level=None)  # a temporary file that SQLite removes
+    try:
+        with closing(open_for_reading(path)) as store:
+            store.backup(db)
+        _prepare_for_reading(db, path)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _prepare_for_reading(db: sqlite3.Connection, path: Path) -> None:
+    if db.execute("SELECT 1 FROM sqlite_master WHERE type IN ('view', 'trigger')").fetchone():
+        raise StoreError(f"{path}: not a store of gmg-tui: it has a view or trigger, which could run forever")
+    if _read_version(db, path) == 0:
+        raise StoreError(f"{path}: the store is empty: its engine ended before it could write")
+    db.execute("PRAGMA query_only=1")
 
 
 def check_files(path: Path) -> None:

@@ -185,10 +185,13 @@ def load_jobs(path: Path) -> list[JobRecord]:
 
 
 @contextmanager
-def open_store(path: Path, within_s: float | None = None) -> Iterator[Stored]:
-    """Opens a consistent view of the store at `path`, for at most `within_s` seconds if given. Raises `StoreError`."""
+def open_store(path: Path, within_s: float | None = None, *, copied: bool = False) -> Iterator[Stored]:
+    """Opens a consistent view of the store at `path`, for at most `within_s` seconds if given. Raises `StoreError`.
+
+    No record can be written while a view is open, unless it is `copied`: open it so for more than a few queries.
+    """
     try:
-        with closing(database.open_for_reading(path, within_s)) as db:
+        with closing(database.open_copy(path) if copied else database.open_for_reading(path, within_s)) as db:
             db.execute("BEGIN")
             yield Stored(db)
     except sqlite3.Error as error:

@@ -27,6 +27,8 @@ _RETRY_S = 1.0
 """Interval between attempts while writing fails."""
 _CLOSING_RETRY_S = 10.0
 """Seconds to retry while closing."""
+_LOCKED_RETRY_S = 60.0
+"""Further seconds to retry while closing if another process has locked the store: it may copy it."""
 _CLOSE_TIMEOUT_S = 20.0
 """Timeout for closing: a network file system may never answer."""
 _WRITTEN_TIMEOUT_S = 1.0
@@ -83,6 +85,8 @@ class StoreWriter:
         """Records since the last write, and those being written."""
         self._due, self._written = asyncio.Event(), asyncio.Event()
         self._closing = False
+        self._is_locked = False
+        """True if the last write failed because another process has locked the store."""
         self._task: asyncio.Task[None] | None = None
         self._db: sqlite3.Connection | None = None
         self._may_create = True
@@ -122,6 +126,8 @@ class StoreWriter:
         self._due.set()
         if self._task is not None:
             await asyncio.wait([self._task], timeout=_CLOSE_TIMEOUT_S)
+            if self._is_locked:
+                await asyncio.wait([self._task], timeout=_LOCKED_RETRY_S)
 
     async def _run(self) -> None:
         give_up_at, reported = float("inf"), None
@@ -132,8 +138,6 @@ class StoreWriter:
             self._due.clear()
             closing = self._closing
             if closing:
-                if self._exporting is not None:  # it has locked the store
-                    await asyncio.wait([self._exporting], timeout=_CLOSING_RETRY_S)
                 give_up_at = min(give_up_at, time.monotonic() + _CLOSING_RETRY_S)
             try:
                 error_text = await self._write() or await self._export_if_due(closing=closing)
@@ -143,7 +147,8 @@ class StoreWriter:
             if error_text != reported:
                 reported = error_text
                 self._report_trouble(error_text)
-            if closing and (not self._writing or time.monotonic() >= give_up_at):
+            locked_s = _LOCKED_RETRY_S if self._is_locked else 0.0
+            if closing and (not self._writing or time.monotonic() >= give_up_at + locked_s):
                 await in_daemon_thread(self._close)
                 return
             if error_text is not None:
@@ -171,7 +176,9 @@ class StoreWriter:
             database.check_files(self._path)
             database.write(self._db, self._writing)
             self._thin(self._db)
+            self._is_locked = False
         except (sqlite3.Error, OSError) as error:
+            self._is_locked = "locked" in str(error)
             self._close()
             where = getattr(error, "filename", None) or self._path
             return f"{where}: {getattr(error, 'strerror', None) or error}"

@@ -67,6 +67,41 @@ def test_numbers_that_are_not_finite_come_back(tmp_path: Path) -> None:
     assert math.isnan(job.last.numbers["reward"])
 
 
+def test_a_copied_view_locks_nothing_and_does_not_change(tmp_path: Path) -> None:
+    path = tmp_path / STORE
+    create(path, [JobRecord(1, "a"), JobRecord(2, "b")])
+    with open_store(path, copied=True) as stored:
+        assert next(iter(stored.iter_jobs())).name == "a"
+        with contextlib.closing(database.open_for_writing(path)) as db:
+            database.write(db, [JobRecord(2, "c")])
+        assert stored.jobs[1].name == "b"
+    with open_store(path, copied=True) as stored:
+        assert stored.jobs[1].name == "c"
+
+
+async def test_records_are_written_once_another_process_unlocks_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last results of a session must not be lost because someone reads them."""
+    path = tmp_path / STORE
+    create(path, [])
+    monkeypatch.setattr(writer, "_CLOSING_RETRY_S", 0.0)
+    monkeypatch.setattr(writer, "_CLOSE_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(database, "_LOCK_TIMEOUT_S", 0.01)
+    troubles = list[str | None]()
+    store = writer.StoreWriter(path, troubles.append)
+    store.start()
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("BEGIN EXCLUSIVE")
+        store.put(JobRecord(1, "a"))
+        await eventually(lambda: any("locked" in (trouble or "") for trouble in troubles))
+        closing = asyncio.create_task(store.close())
+        await asyncio.sleep(0)
+        db.execute("ROLLBACK")
+    await closing
+    assert [job.name for job in load_jobs(path)] == ["a"]
+
+
 def test_one_record_that_cannot_be_stored_keeps_no_other_from_it(tmp_path: Path) -> None:
     deep: Any = 1
     for _ in range(1000):
