@@ -94,6 +94,8 @@ def _remove(chosen: list[RemovableSession], *, yes: bool) -> int:
     for number, session in enumerate(chosen, 1):
         try:
             with waiting(f"removing {session.name} ({number} of {len(chosen)})"):
+                if find_removable(session.name) != session:
+                    raise GmgError(f"{session.name} has changed meanwhile; it was not removed", 1)
                 remove(session.folder)
         except GmgError as error:
             note(f"gmg-tui: {error}")

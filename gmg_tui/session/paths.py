@@ -9,7 +9,7 @@ import stat
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -262,8 +262,9 @@ def is_locked(folder: Path) -> bool:
     """True if the engine of the session in `folder`, or the watchdog of a killed engine, is running."""
     try:
         descriptor = open_regular(folder / ENGINE_LOG)
-    except OSError:
-        return False
+    except OSError:  # perhaps removed, or the disk failed: that does not end an engine
+        log = os.path.join(os.path.realpath(folder), ENGINE_LOG)  # noqa: PTH118 - a link's text
+        return _is_standard_error(lambda link: os.readlink(link).startswith(log))  # noqa: PTH115 - faster
     try:
         return not _flock(descriptor, fcntl.LOCK_SH)
     finally:
@@ -281,15 +282,16 @@ def _flock(descriptor: int, operation: int) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        return not _is_standard_error(os.fstat(descriptor))
+        file = os.fstat(descriptor)
+        return not _is_standard_error(lambda link: os.path.samestat(os.stat(link), file))  # noqa: PTH116 - faster
     return True
 
 
-def _is_standard_error(file: os.stat_result) -> bool:
-    """True if another process of this user has `file` as its standard error."""
+def _is_standard_error(matches: Callable[[str], bool]) -> bool:
+    """True if the link to the standard error of another process of this user `matches`."""
     for name in os.listdir("/proc"):  # noqa: PTH208 - faster
         if name.isdigit() and int(name) != os.getpid():
             with suppress(OSError):  # ended, or another user's
-                if os.path.samestat(os.stat(f"/proc/{name}/fd/2"), file):  # noqa: PTH116 - faster
+                if matches(f"/proc/{name}/fd/2"):
                     return True
     return False

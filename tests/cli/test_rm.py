@@ -226,3 +226,12 @@ def test_a_session_whose_script_replaced_the_engines_log_is_removed(make: Callab
     make(log)
     done = in_process("rm", "odd", "--yes")
     assert (done.returncode, done.stderr, _left()) == (0, "", [])
+
+
+def test_a_session_that_has_changed_while_the_question_was_open_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = _ended("a")
+    chosen = [rm.find_removable("a")]
+    _change(folder, time.time())  # as another run of the same name
+    assert rm._remove(chosen, yes=True) == 1
+    assert folder.exists()
+    assert "a has changed meanwhile; it was not removed" in capsys.readouterr().err

@@ -72,3 +72,17 @@ def test_a_session_runs_and_is_reported_on_a_disk_without_locks(code: int, tmp_p
     psutil.wait_procs([engine], timeout=LONG_S)
     states = {entry["state"] for entry in json.loads(gmg("ls", "--json", **env).stdout)}
     assert states == {"ended"}
+
+
+def test_an_engine_is_alive_although_its_log_was_removed_or_cannot_be_opened(tmp_path: Path) -> None:
+    """A list of the sessions would otherwise kill its workers."""
+    (real := tmp_path / "real").mkdir()
+    (folder := tmp_path / "link").symlink_to(real)
+    log = real / sessions.ENGINE_LOG
+    with log.open("ab") as file, subprocess.Popen(["sleep", "600"], stderr=file) as engine:
+        log.unlink()
+        assert sessions.is_locked(folder)
+        os.mkfifo(log)
+        assert sessions.is_locked(folder)
+        engine.kill()
+    assert not sessions.is_locked(folder)

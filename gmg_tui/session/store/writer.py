@@ -27,7 +27,7 @@ _RETRY_S = 1.0
 """Interval between attempts while writing fails."""
 _CLOSING_RETRY_S = 10.0
 """Seconds to retry while closing."""
-_LOCKED_RETRY_S = 60.0
+_LOCKED_RETRY_S = 300.0
 """Further seconds to retry while closing if another process has locked the store: it may copy it."""
 _CLOSE_TIMEOUT_S = 20.0
 """Timeout for closing: a network file system may never answer."""
