@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -372,9 +373,10 @@ class LocalAttempt:
         cwd, cpus = self._host.spec.cwd, numa.cores_text(launch.cores) if launch.cores is not None else ""
         return Details(self.slot.name, launch.command, cwd, dict(env), unset, launch.egl_note, attempts=(), cpus=cpus)
 
-    def known_curves(self) -> dict[str, Curve]:
-        """Returns all metrics over time, by name."""
-        return self.readings.curves.view()
+    def curves_loader(self) -> Callable[[], dict[str, Curve]] | None:
+        """Returns a function that returns all metrics over time until now, by name; None if there are none."""
+        curves = self.readings.curves.view()
+        return (lambda: curves) if curves else None
 
     async def curves(self, name: str, count: int) -> dict[str, Curve]:
         """Returns metrics over time, like `Curves.view`."""

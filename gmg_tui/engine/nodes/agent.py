@@ -80,16 +80,18 @@ class AssignedAttempt:
         has_ended, outcome = worker.concluded.is_set(), worker.outcome
         if ending and outcome is not None and outcome.by_user and self.assignment.stop is None:
             outcome = None  # the session's engine decides the outcome
-        curves = {}
+        load_curves = None
         if has_room and worker.newest is not None and (has_ended or now >= self._curves_due):
-            self._curves_due, curves = now + _CURVES_INTERVAL_S, worker.newest.known_curves()
+            self._curves_due, load_curves = now + _CURVES_INTERVAL_S, worker.newest.curves_loader()
+        view, known = worker.view(worker.task.index), worker.task.checkpoints
+        saved = tuple(checkpoint for checkpoint in view.newest.checkpoints if checkpoint not in known)
         attempt = AttemptReport(
             self.assignment.key,
-            worker.view(worker.task.index),
+            structs.replace(view, newest=structs.replace(view.newest, checkpoints=saved)),
             worker.activity().on_clock(-now) if worker.rank is not None else None,
             outcome if has_ended else None,
         )
-        return SlotReport.from_attempt(attempt, worker.result, curves)
+        return SlotReport.from_attempt(attempt, worker.result, load_curves() if load_curves is not None else {})
 
 
 class Agent:

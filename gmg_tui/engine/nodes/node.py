@@ -238,7 +238,7 @@ class Node:
             if (size := len(encoded)) > MAX_ATTEMPT_BYTES or (size := max(len(result), len(curves))) > MAX_SLOT_BYTES:
                 raise GmgError(f"its agent reports too much: {size:,} bytes on {slot}", 1)
             update = states.sanitize(states.decode(encoded, states.AttemptReport), MAX_ATTEMPT_BYTES)
-            states.decode_curves(curves)  # invalid curves end the connection
+            states.check_curves(curves)
             try:
                 attempt.apply_report(update, result, curves)
             except Exception:  # an internal error in one attempt must not affect the node

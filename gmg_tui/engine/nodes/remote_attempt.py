@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,23 +23,13 @@ from gmg_tui.engine.nodes.states import (
     AttemptReport,
     decode_curves,
     decode_result,
+    limit_age,
     limit_metrics,
     orphan_end_s,
     sanitize,
     sanitize_curves,
 )
-from gmg_tui.model import (
-    NO_ATTEMPT,
-    Alert,
-    Curve,
-    Details,
-    HotSpot,
-    Sign,
-    SpeedFacts,
-    Stacks,
-    WorkerState,
-    units,
-)
+from gmg_tui.model import NO_ATTEMPT, Curve, Details, HotSpot, Sign, SpeedFacts, Stacks, WorkerState, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import torchrun
 from gmg_tui.scripts.checkpoints import MAX_CHECKPOINTS
@@ -76,6 +67,7 @@ class RemoteAttempt:
         self._report: AttemptReport | None = None
         self._result, self._curves = b"{}", b""
         """As in `SlotReport`."""
+        self._load_result: Callable[[], dict[str, Any]] = dict
         self._away = False
         """True while the node is lost but may return."""
         self._orphaning: asyncio.TimerHandle | None = None
@@ -199,7 +191,9 @@ class RemoteAttempt:
         if self._orphaning is not None:
             self._orphaning.cancel()
             self._orphaning, self._was_lost = None, True
-        self._result, self._curves = result, curves or self._curves
+        if result != self._result:
+            self._result, self._load_result = result, cache(partial(decode_result, result))
+        self._curves = curves or self._curves
         view, newest = report.view, report.view.newest
         if newest.number and self.life is Life.PREPARING:
             self.life = Life.ALIVE
@@ -258,17 +252,16 @@ class RemoteAttempt:
                 env=self.task.given_env,
                 checkpoints=(*known, *saved[-MAX_CHECKPOINTS // 2 :]),
                 metrics=limit_metrics(newest.metrics, self._metric_names),
-                alerts=self._correct_alerts(newest.alerts),
+                alerts=limit_age(newest.alerts, self._assigned_at),
             )
         else:
             newest = NO_ATTEMPT
         peak_mib, gpu = newest.memory_peak_mib, self.slot.gpu
         if peak_mib is not None and gpu is not None and peak_mib > (gpu.memory_total_mib or peak_mib):
             newest = structs.replace(newest, memory_peak_mib=None)
-        return structs.replace(view, slot=self.slot.name, newest=newest, alerts=self._correct_alerts(view.alerts))
-
-    def _correct_alerts(self, alerts: tuple[Alert, ...]) -> tuple[Alert, ...]:
-        return tuple(structs.replace(alert, since=max(alert.since, self._assigned_at)) for alert in alerts)
+        return structs.replace(
+            view, slot=self.slot.name, newest=newest, alerts=limit_age(view.alerts, self._assigned_at)
+        )
 
     def _displayed(self) -> tuple[object, ...]:
         """Returns the displayed state; any change to it is shown at once."""
@@ -337,7 +330,7 @@ class RemoteAttempt:
     @property
     def result(self) -> dict[str, Any]:
         """The values reported by `gmg:result` lines."""
-        return decode_result(self._result)
+        return self._load_result()
 
     def record(self) -> model.Attempt:
         """Returns the attempt's record for clients, the store and schedulers."""
@@ -372,9 +365,9 @@ class RemoteAttempt:
         """Returns the attempt's command line and environment, from the agent. Raises `GmgError`."""
         return self._with_slot(await self._node.client.details(self.slot.name))
 
-    def known_curves(self) -> dict[str, Curve]:
-        """Returns all metrics over time as last reported, by name."""
-        return decode_curves(self._curves)
+    def curves_loader(self) -> Callable[[], dict[str, Curve]] | None:
+        """Returns a function for a thread that returns all metrics over time as last reported, by name."""
+        return partial(decode_curves, self._curves) if self._curves else None
 
     async def curves(self, name: str, count: int) -> dict[str, Curve]:
         """Returns metrics over time, from the agent, like `Curves.view`. Raises `GmgError`."""

@@ -9,7 +9,7 @@ import operator
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
@@ -91,21 +91,23 @@ def orphan_end_s(spec: model.RunSpec) -> float:
 
 
 def decode_result(data: bytes) -> dict[str, Any]:
-    """Returns the values of a `SlotReport.result`; none if they cannot be read, are nested too deeply, or exceed 64 bits."""
+    """Returns the values of a `SlotReport.result`; none if they cannot be read, are too complex, or exceed 64 bits."""
     # In C only: the values may be millions of empty lists.
     for name, constant in _CONSTANTS.items():
         data = data.replace(name, constant)
     with suppress(ValueError, RecursionError, OverflowError, TypeError):  # `ValueError`: not JSON, or a huge integer
         values = json.loads(data)
-        if not _is_deep(data):
+        if not _is_complex(data):
             msgspec.msgpack.encode(values)
             return msgspec.convert(values, _Result)
     return {}
 
 
-def _is_deep(data: bytes) -> bool:
-    """True if valid JSON has more levels than scripts may report."""
+def _is_complex(data: bytes) -> bool:
+    """True if valid JSON has more levels than scripts may report, or very many lists and objects."""
     brackets = _JSON_TEXT.sub(b"", data).translate(_BRACKETS, _NO_BRACKETS)
+    if len(brackets) > 2 * _MAX_RESULT_LISTS:
+        return True
     for _ in range(MAX_LEVELS + 1):  # each removes the innermost level
         brackets = brackets.replace(b"[]", b"")
     return bool(brackets)
@@ -116,12 +118,22 @@ def decode_curves(data: bytes) -> dict[str, model.Curve]:
     return sanitize_curves(decode(data, dict[str, model.Curve])) if data else {}
 
 
+def check_curves(data: bytes) -> None:
+    """Raises `GmgError` if the metrics of a `SlotReport.curves` cannot be read or are too many."""
+    if data:
+        _check_count(decode(data, dict[str, model.Curve]))
+
+
 def sanitize_curves(curves: Mapping[str, model.Curve]) -> dict[str, model.Curve]:
     """Returns an agent's metrics over time, by name, without implausible values. Raises `GmgError` if it has too many."""
-    if len(curves) > MAX_CURVES or any(len(curve.times) > MAX_POINTS for curve in curves.values()):
-        raise GmgError(f"its agent reports more than {MAX_CURVES} curves, or one of more than {MAX_POINTS} points", 1)
+    _check_count(curves)
     now = time.time()
     return {name: _sanitize_curve(curve, now) for name, curve in curves.items()}
+
+
+def _check_count(curves: Mapping[str, model.Curve]) -> None:
+    if len(curves) > MAX_CURVES or any(len(curve.times) > MAX_POINTS for curve in curves.values()):
+        raise GmgError(f"its agent reports more than {MAX_CURVES} curves, or one of more than {MAX_POINTS} points", 1)
 
 
 def _sanitize_curve(curve: model.Curve, now: float) -> model.Curve:
@@ -149,6 +161,7 @@ def decode(data: bytes | msgspec.Raw, kind: type[_T]) -> _T:
 
 _CONSTANTS = {b'"gmg:nan"': b"NaN", b'"gmg:inf"': b"Infinity", b'"gmg:-inf"': b"-Infinity"}
 """NaN and infinities as encoded by `encode_nan`, and as `json` decodes them."""
+_MAX_RESULT_LISTS = 100_000
 _JSON_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 _BRACKETS, _NO_BRACKETS = bytes.maketrans(b"{}", b"[]"), bytes(set(range(256)) - set(b"[]{}"))
 _Result = Annotated[dict[str, Any], Meta(max_length=MAX_NAMES)]
@@ -192,8 +205,8 @@ _MAX_TEXT_CHARS = 8192
 """Length limit of other texts, as of a line of output: clients get those of many jobs at once."""
 _CHECKPOINT_PATH = re.compile(r"/[^\0]{0,1023}")
 """Valid checkpoint paths: they become arguments of scripts, perhaps on other nodes."""
-_MAX_PROGRESS_CHARS = 200
-"""Length limit of a checkpoint's progress: checkpoints go with a job to other nodes, whose reports contain them."""
+_MAX_CHECKPOINT_BYTES = 1200
+"""Size limit of a checkpoint's path and progress: checkpoints go with a job to other nodes."""
 _MAX_ITEMS = 1024
 _MAX_ITEMS_OF = {
     **dict.fromkeys(("alerts", "troubles", "xids", "processes", "throttle"), 64),
@@ -264,6 +277,11 @@ def slot_kinds(slots: Sequence[model.Slot]) -> list[tuple[str, str | None]]:
     return [(slot.name.rpartition("/")[2], slot.gpu.name if slot.gpu is not None else None) for slot in slots]
 
 
+def limit_age(alerts: Iterable[model.Alert], since: float) -> tuple[model.Alert, ...]:
+    """Returns alerts, none of them older than `since`, Unix time."""
+    return tuple(structs.replace(alert, since=max(alert.since, since)) for alert in alerts)
+
+
 def limit_metrics(metrics: Mapping[str, float | None], names: set[str]) -> dict[str, float | None]:
     """Returns the metrics in `names`, to which those of new ones are added: scripts have as many, with as long names."""
     added = (name for name in metrics if name not in names and len(name) <= MAX_NAME_BYTES)
@@ -316,8 +334,8 @@ def _sanitize_value(name: str, value: Any, now: float) -> Any:
 
 
 def _is_valid(checkpoint: model.Checkpoint) -> bool:
-    has_path = _CHECKPOINT_PATH.fullmatch(checkpoint.path) is not None
-    return has_path and len(checkpoint.progress or "") <= _MAX_PROGRESS_CHARS
+    size = len(f"{checkpoint.path}{checkpoint.progress or ''}".encode(errors="replace"))
+    return size <= _MAX_CHECKPOINT_BYTES and _CHECKPOINT_PATH.fullmatch(checkpoint.path) is not None
 
 
 def _sanitize_struct(name: str, value: Struct, now: float) -> Struct | None:

@@ -19,7 +19,7 @@ from gmg_tui.model.attempt import sum_known
 from gmg_tui.model.tried import TriedArguments
 from gmg_tui.model.worker import combine_ranks
 from gmg_tui.scripts.genesis.output.failures import FailureKind
-from gmg_tui.session.store.database import AttemptCurves, JobAttempt, MetricsRow
+from gmg_tui.session.store.database import JobAttempt, LateCurves, MetricsRow
 from gmg_tui.session.store.writer import StoreWriter
 
 _log = logging.getLogger(__name__)
@@ -275,14 +275,14 @@ class Recorder:
     @staticmethod
     def _attempt_rows(
         worker: Worker, attempt: model.Attempt, occupant: _Occupant, *, with_curves: bool = True
-    ) -> tuple[JobAttempt | AttemptCurves, ...]:
+    ) -> tuple[JobAttempt | LateCurves, ...]:
         """Returns the record of an attempt, and its metrics over time if `with_curves`."""
         slot, rank = worker.slot, worker.rank.rank if worker.rank is not None else 0
         uuid = slot.gpu.uuid if slot.gpu is not None else None
         job, newest = occupant.record.number, worker.newest
         record = JobAttempt(job, slot.name, uuid, attempt, worker.task.log, rank)
-        if with_curves and newest is not None and (curves := newest.known_curves()):
-            return record, AttemptCurves(job, attempt.number, rank, slot.name, curves)
+        if with_curves and newest is not None and (load := newest.curves_loader()):
+            return record, LateCurves(job, attempt.number, rank, slot.name, load)
         return (record,)
 
     @staticmethod

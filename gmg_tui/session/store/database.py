@@ -7,7 +7,7 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -90,6 +90,21 @@ class AttemptCurves(Struct, frozen=True, omit_defaults=True):
         return self.job, self.number, self.rank
 
 
+class LateCurves(NamedTuple):
+    """The same, to be loaded by the writer's thread, as those of a node may be large."""
+
+    job: int
+    number: int
+    rank: int
+    slot: str
+    load: Callable[[], dict[str, Curve]]
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """As in `AttemptCurves`."""
+        return self.job, self.number, self.rank
+
+
 class MetricsRow(NamedTuple):
     """A slot's metrics over one second, or over several once thinned."""
 
@@ -110,7 +125,7 @@ class MetricsRow(NamedTuple):
     """Number of combined samples, one per second."""
 
 
-Record = Snapshot | JobRecord | JobAttempt | AttemptCurves | MetricsRow
+Record = Snapshot | JobRecord | JobAttempt | AttemptCurves | LateCurves | MetricsRow
 """Records of the store; all but metrics replace an earlier one with the same key."""
 
 _TABLES = f"""
@@ -164,7 +179,7 @@ def write(db: sqlite3.Connection, records: Iterable[Record]) -> None:
                     continue
                 statement = _statement(structs.replace(record, result=None))
             db.execute(*statement)
-            if isinstance(record, JobAttempt | AttemptCurves):
+            if isinstance(record, JobAttempt | AttemptCurves | LateCurves):
                 job, _, rank = record.key
                 is_attempt = isinstance(record, JobAttempt)
                 table, kept = ("attempts", MAX_ATTEMPTS) if is_attempt else ("curves", MAX_ATTEMPTS_WITH_CURVES)
@@ -210,6 +225,8 @@ def _statement(record: Record) -> tuple[str, tuple[Any, ...]]:
             return _PUT_JOB, (record.number, encode(structs.replace(record, result={})), result)
         case JobAttempt():
             return _PUT_ATTEMPT, (*record.key, encode(record))
+        case LateCurves():
+            return _statement(AttemptCurves(*record[:4], record.load()))
         case AttemptCurves():
             encodable: Any = record
             values = (value for curve in record.curves.values() for value in curve.values)

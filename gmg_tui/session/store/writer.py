@@ -14,7 +14,7 @@ from msgspec import structs
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.model import JobRecord
 from gmg_tui.session.store import database
-from gmg_tui.session.store.database import AttemptCurves, JobAttempt, MetricsRow, Record, StoreError, thin
+from gmg_tui.session.store.database import AttemptCurves, JobAttempt, LateCurves, MetricsRow, Record, StoreError, thin
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class _Backlog:
                 earlier = self.records.get(key)
                 if record.result is None and isinstance(earlier, JobRecord):
                     record = structs.replace(record, result=earlier.result)
-            case JobAttempt() | AttemptCurves():
+            case JobAttempt() | AttemptCurves() | LateCurves():
                 key = type(record), record.key
         self.records[key] = record
 

@@ -379,7 +379,7 @@ def test_no_list_is_longer_than_what_an_agent_has() -> None:
     snapshot = Snapshot(1.0, 0.0, (Worker("", 0, WorkerState.RUNNING),) * 5000, samples=(GpuSample("GPU-1"),) * 5000)
     assert (len(sanitize(snapshot).workers), len(sanitize(snapshot).samples)) == (256, 256)
     attempt = sanitize(structs.replace(NO_ATTEMPT, metrics=dict.fromkeys(map(str, range(5000)), 1.0)))
-    assert len(attempt.metrics) == 1024
+    assert len(attempt.metrics) == MAX_CURVES
 
 
 async def test_a_node_writes_no_log_of_a_job_that_has_moved(tmp_path: Path) -> None:
@@ -396,6 +396,23 @@ async def test_a_node_writes_no_log_of_a_job_that_has_moved(tmp_path: Path) -> N
         good.claim(log)
         await evil.catch_up(partial(read, b"later "))
     assert (tmp_path / log).read_bytes() == b"evil " * 5 + b"good " * 5
+
+
+async def test_a_result_is_decoded_once_however_often_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    decode = MagicMock(return_value={})
+    monkeypatch.setattr("gmg_tui.engine.nodes.remote_attempt.decode_result", decode)
+    async with _attempt(Task((), {}, 0, 1)) as (attempt, _):
+        for result in (b'{"loss": 1}', b'{"loss": 1}', b'{"loss": 2}'):
+            attempt.apply_report(_report(attempt, number=1, pid=1), result)
+            assert attempt.result == attempt.result == {}
+    assert [call.args for call in decode.call_args_list] == [(b'{"loss": 1}',), (b'{"loss": 2}',)]
+
+
+@pytest.mark.parametrize(("path", "progress", "is_kept"), [("/" + "é" * 800, "", False), ("/m.pt", "é" * 99, True)])
+def test_a_checkpoint_is_limited_in_bytes(path: str, progress: str, is_kept: bool) -> None:
+    """They come back in the reports of the node that the job moves to."""
+    attempt = structs.replace(NO_ATTEMPT, checkpoints=(Checkpoint(path, 1.0, progress=progress),))
+    assert bool(sanitize(attempt).checkpoints) is is_kept
 
 
 def test_a_node_has_no_more_metrics_than_a_script() -> None:
