@@ -185,9 +185,12 @@ class Supervisor:
             raise GmgError("; ".join(refused), 1)
 
     def end(self, *, kill: bool = False, reason: str | None = None) -> None:
-        """Stops all workers; kills them if `kill`, or at the user's second request, for which `reason` is None."""
+        """Stops all workers; kills them if `kill`, which clients ask for. `reason` is None if a client has asked.
+
+        Another request once they have ended also ends the wait for the end of `--notify`.
+        """
         now = time.monotonic()
-        if reason is None and self._end_requested_at is not None:
+        if reason is None and self._end_requested_at is not None and self.all_ended.is_set():
             kill |= now >= self._end_requested_at + _MIN_END_GAP_S
         self._end_requested_at = self._end_requested_at or now
         self._ending = True

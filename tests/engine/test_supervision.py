@@ -5,9 +5,13 @@ import os
 import random
 import signal
 import time
+from types import SimpleNamespace
+from typing import cast
+from unittest.mock import MagicMock
 
 import pytest
 
+from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.workers import restart_policy
 from gmg_tui.engine.workers.restart_policy import HEALTHY_S, RestartPolicy
 from gmg_tui.model import AlertAction, RestartMode, StartMode, WorkerState
@@ -208,3 +212,22 @@ async def test_a_failure_and_its_alert_are_one_restart() -> None:
         policy.retry()
     await policy.wait_until_due()
     assert not policy.replace()
+
+
+async def test_two_requests_to_stop_kill_no_worker_that_is_saving() -> None:
+    """As of two terminals. The second one only ends the wait for `--notify`, once all workers have ended."""
+    scheduler, on_kill = MagicMock(), MagicMock()
+    fields = {"_end_requested_at": None, "all_ended": asyncio.Event(), "overdue": asyncio.Event()}
+    session = SimpleNamespace(spec=spec_for())
+    supervisor = SimpleNamespace(**fields, scheduler=scheduler, on_kill=on_kill, session=session)
+
+    def end() -> None:
+        Supervisor.end(cast("Supervisor", supervisor))
+        supervisor._end_requested_at -= 60.0
+
+    end()
+    end()
+    supervisor.all_ended.set()
+    end()
+    assert [call.kwargs["kill"] for call in scheduler.end.call_args_list] == [False, False, True]
+    on_kill.assert_called_once_with()

@@ -9,7 +9,7 @@ from msgspec import Struct, structs
 
 from gmg_tui.model import Attempt, Fps, JobRecord, RunSpec, Session, Slot, WorkerState
 from gmg_tui.model.states import Moment
-from gmg_tui.session.store.database import JobAttempt, StoreError
+from gmg_tui.session.store.database import JobAttempt, MetricsRow, StoreError
 from gmg_tui.session.store.reader import load_jobs
 
 START = 1_795_000_000.0
@@ -61,6 +61,10 @@ def _values(kind: Any) -> st.SearchStrategy[Any]:
 
 jobs: st.SearchStrategy[JobRecord] = _values(JobRecord).map(lambda job: structs.replace(job, result=job.result or {}))
 attempts: st.SearchStrategy[JobAttempt] = _values(JobAttempt)
+
+
+def metrics(count: int) -> list[MetricsRow]:
+    return [MetricsRow(START + n, "cpu0", 1, float(n), None, 10.0, None, None) for n in range(count)]
 
 
 def session(folder: Path, *, slots: int = 2) -> Session:
