@@ -129,7 +129,7 @@ def find_removable(name: str) -> RemovableSession:
     ended = entry.record.ended
     if ended is None and sessions.processes_of(entry.record.session):
         raise GmgError(f"{name} was lost, and some of its processes are still running; try again in a minute", 1)
-    return RemovableSession(name, folder, entry.state, entry.written if ended is None else ended)
+    return RemovableSession(name, folder, entry.state, entry.written if ended is None else min(ended, entry.written))
 
 
 def sessions_without_record() -> Iterator[RemovableSession]:

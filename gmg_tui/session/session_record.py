@@ -241,7 +241,8 @@ def _disk_time(folder: Path) -> float:
 def list_sessions() -> list[SessionEntry]:
     """Returns this user's sessions, newest first."""
     entries = [entry for folder in folders() if (entry := inspect(folder)) is not None]
-    return sorted(entries, key=lambda entry: entry.record.session.started, reverse=True)
+    # One from another user or a wrong clock may be of the future.
+    return sorted(entries, key=lambda entry: min(entry.record.session.started, entry.written), reverse=True)
 
 
 def find(name: str | None, *, running: bool) -> SessionEntry:

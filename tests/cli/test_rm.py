@@ -235,3 +235,11 @@ def test_a_session_that_has_changed_while_the_question_was_open_is_kept(capsys: 
     assert rm._remove(chosen, yes=True) == 1
     assert folder.exists()
     assert "a has changed meanwhile; it was not removed" in capsys.readouterr().err
+
+
+def test_a_session_of_the_future_is_not_the_newest_for_ever() -> None:
+    given, own = _ended("given"), _ended("own", 0.0)
+    _change(given, time.time() + 365 * _DAY_S)
+    os.utime(given / sessions.RECORD, (time.time() - _DAY_S,) * 2)
+    assert in_process("rm", "--keep", "1", "--yes").returncode == 0
+    assert (given.exists(), own.exists()) == (False, True)

@@ -22,6 +22,7 @@ from gmg_tui import model
 from gmg_tui.diagnosis.kinds import KINDS
 from gmg_tui.engine.attempts.attempt import Outcome, RankActivity, Stop, Task
 from gmg_tui.engine.attempts.curves import MAX_CURVES, MAX_POINTS, MAX_VALUE
+from gmg_tui.machine.gpu.nvml_metrics import THROTTLE_REASONS
 from gmg_tui.model import GpuSample, Point
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.jobs import MAX_NAMES
@@ -326,6 +327,8 @@ def _sanitize_value(name: str, value: Any, now: float) -> Any:
     valid = value[:max_items]
     if name == "alerts":
         valid = tuple(alert for alert in valid if alert.kind in KINDS)
+    elif name == "throttle":
+        valid = tuple(reason for reason in valid if reason in THROTTLE_REASONS)
     elif name == "checkpoints":
         valid = tuple(checkpoint for checkpoint in valid if _is_valid(checkpoint))
     names = ("time", "values", "values") if isinstance(value, Point) else (name,) * len(valid)

@@ -43,6 +43,8 @@ _THROTTLE = {
     0x400: "reliability",
 }
 """Bits of nvmlClocksEventReason* (nvml.h), except 0x1 (the GPU is idle) and 0x2 (application clocks are set)."""
+THROTTLE_REASONS = frozenset(_THROTTLE.values())
+"""All names of reasons."""
 
 
 def read_fast(query: Query, sample: GpuSample) -> GpuSample:

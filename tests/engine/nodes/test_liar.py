@@ -36,6 +36,7 @@ from gmg_tui.engine.nodes.states import (
     sanitize_curves,
 )
 from gmg_tui.engine.workers.restart_policy import HEALTHY_S
+from gmg_tui.machine.gpu.nvml_metrics import THROTTLE_REASONS
 from gmg_tui.model import (
     NO_ATTEMPT,
     Alert,
@@ -413,6 +414,12 @@ def test_a_checkpoint_is_limited_in_bytes(path: str, progress: str, is_kept: boo
     """They come back in the reports of the node that the job moves to."""
     attempt = structs.replace(NO_ATTEMPT, checkpoints=(Checkpoint(path, 1.0, progress=progress),))
     assert bool(sanitize(attempt).checkpoints) is is_kept
+
+
+def test_only_known_reasons_of_throttling_are_kept() -> None:
+    """They are labels in Prometheus, and each makes a new time series."""
+    known, *_ = THROTTLE_REASONS
+    assert sanitize(GpuSample("GPU-1", throttle=("a lie", known))).throttle == (known,)
 
 
 def test_a_node_has_no_more_metrics_than_a_script() -> None:
