@@ -29,7 +29,7 @@ from gmg_tui.model.jobs import MAX_NAMES
 from gmg_tui.model.text import encode_lossy
 from gmg_tui.scripts.probe.counts import MAX_ENVIRONMENTS, MAX_RATE
 from gmg_tui.scripts.probe.site.gmg_reports import MAX_NAME_BYTES
-from gmg_tui.scripts.readers.reported import MAX_LEVELS
+from gmg_tui.scripts.readers.reported import LIST_BYTES, MAX_LEVELS, MAX_TOTAL_BYTES
 from gmg_tui.scripts.torchrun import stop_timeout_s
 from gmg_tui.session.store.database import encode, encode_nan
 
@@ -93,12 +93,12 @@ def orphan_end_s(spec: model.RunSpec) -> float:
 
 def decode_result(data: bytes) -> dict[str, Any]:
     """Returns the values of a `SlotReport.result`; none if they cannot be read, are too complex, or exceed 64 bits."""
-    # In C only: the values may be millions of empty lists.
-    for name, constant in _CONSTANTS.items():
-        data = data.replace(name, constant)
     with suppress(ValueError, RecursionError, OverflowError, TypeError):  # `ValueError`: not JSON, or a huge integer
-        values = json.loads(data)
+        msgspec.json.decode(data, type=msgspec.Raw)  # first validate it without making millions of lists
         if not _is_complex(data):
+            for name, constant in _CONSTANTS.items():
+                data = data.replace(name, constant)
+            values = json.loads(data)
             msgspec.msgpack.encode(values)
             return msgspec.convert(values, _Result)
     return {}
@@ -162,7 +162,7 @@ def decode(data: bytes | msgspec.Raw, kind: type[_T]) -> _T:
 
 _CONSTANTS = {b'"gmg:nan"': b"NaN", b'"gmg:inf"': b"Infinity", b'"gmg:-inf"': b"-Infinity"}
 """NaN and infinities as encoded by `encode_nan`, and as `json` decodes them."""
-_MAX_RESULT_LISTS = 100_000
+_MAX_RESULT_LISTS = MAX_TOTAL_BYTES // LIST_BYTES
 _JSON_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 _BRACKETS, _NO_BRACKETS = bytes.maketrans(b"{}", b"[]"), bytes(set(range(256)) - set(b"[]{}"))
 _Result = Annotated[dict[str, Any], Meta(max_length=MAX_NAMES)]

@@ -27,7 +27,9 @@ _JSON_CONSTANT = re.compile(rb"([\[{:,]\s{0,20}[+-]?)(nan|inf(?:inity)?)\b", re.
 """NaN or infinity in JSON, as `json.dumps` or an f-string writes it."""
 _MAX_DIGITS = 1000
 """Digits to parse as an integer: Python takes quadratic time, and rejects more than 4,300."""
-_MAX_TOTAL_BYTES = 1 << 20
+MAX_TOTAL_BYTES = 1 << 20
+LIST_BYTES = 64
+"""Bytes that each list or object counts for besides its JSON: about its size in memory."""
 _MAX_RATE_BYTES = 8192
 MAX_LEVELS = 64
 _MAX_NAME_CHARS = 100
@@ -122,8 +124,13 @@ def _to_encodable(value: Any, levels: int = MAX_LEVELS) -> Any:
     return str(value) if isinstance(value, int) and value not in _INTEGERS else value
 
 
+def _size(value: Any) -> int:
+    encoded = msgspec.json.encode(value)
+    return len(encoded) + LIST_BYTES * (encoded.count(b"[") + encoded.count(b"{"))
+
+
 class ReportedResults:
-    """The results of one attempt: the newest value of each name, at most `_MAX_TOTAL_BYTES` of JSON.
+    """The results of one attempt: the newest value of each name, at most `MAX_TOTAL_BYTES` of JSON.
 
     Args:
         names: The names of the session's results so far, to which new ones are added, up to `MAX_NAMES`.
@@ -161,14 +168,14 @@ class ReportedResults:
     def add(self, values: Mapping[str, Any]) -> dict[str, float]:
         """Adds results by name, within the limits. Returns the numbers among the added ones."""
         numbers: dict[str, float] = {}
-        sizes = {name: len(name) + len(msgspec.json.encode(value)) for name, value in values.items()}
+        sizes = {name: len(name) + _size(value) for name, value in values.items()}
         for name, value in values.items():
             if name not in self._names and len(self._names) >= MAX_NAMES:
                 self._ignore(f"gmg:result: {name[:40]!r} is ignored: a session has at most {MAX_NAMES:,} names")
                 continue
             size = sizes[name]
-            if self._size - self._sizes.get(name, 0) + size > _MAX_TOTAL_BYTES:
-                self._ignore(f"gmg:result: {name[:40]!r} is ignored: the limit is {units.mib(_MAX_TOTAL_BYTES >> 20)}")
+            if self._size - self._sizes.get(name, 0) + size > MAX_TOTAL_BYTES:
+                self._ignore(f"gmg:result: {name[:40]!r} is ignored: the limit is {units.mib(MAX_TOTAL_BYTES >> 20)}")
                 continue
             self._names.add(name)
             self._size += size - self._sizes.get(name, 0)
