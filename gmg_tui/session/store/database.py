@@ -8,7 +8,7 @@ import sqlite3
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -277,15 +277,22 @@ def open_for_reading(path: Path, within_s: float | None = None) -> sqlite3.Conne
 
 
 def open_copy(path: Path) -> sqlite3.Connection:
-    """Opens a private copy of the store at `path` for queries, like `open_for_reading`: those do not lock the store."""
-    db = sqlite3.connect("", isolation_level=None)  # a temporary file that SQLite removes
+    """Opens a private copy of the store at `path`, like `open_for_reading`: queries of it do not lock the store.
+
+    If there is no room for a copy, opens the store itself.
+    """
+    store, db = open_for_reading(path), sqlite3.connect("", isolation_level=None)  # a file that SQLite removes
     try:
-        with closing(open_for_reading(path)) as store:
-            store.backup(db)
+        store.backup(db)
         _prepare_for_reading(db, path)
+    except sqlite3.OperationalError:
+        db.close()
+        return store
     except BaseException:
         db.close()
+        store.close()
         raise
+    store.close()
     return db
 
 

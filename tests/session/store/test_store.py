@@ -64,6 +64,21 @@ def test_a_copied_view_locks_nothing_and_does_not_change(tmp_path: Path) -> None
         assert stored.jobs[1].name == "c"
 
 
+def test_without_room_for_a_copy_the_store_itself_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    create(path := tmp_path / STORE, [JobRecord(1, "a")])
+    connect = sqlite3.connect
+
+    def connect_to_little(name: str, *args: Any, **more: Any) -> sqlite3.Connection:
+        db: sqlite3.Connection = connect(name, *args, **more)
+        if not name:
+            db.execute("PRAGMA max_page_count=1")
+        return db
+
+    monkeypatch.setattr(sqlite3, "connect", connect_to_little)
+    with open_store(path, copied=True) as stored:
+        assert [job.name for job in stored.jobs] == ["a"]
+
+
 def test_one_record_that_cannot_be_stored_keeps_no_other_from_it(tmp_path: Path) -> None:
     deep: Any = 1
     for _ in range(1000):
