@@ -198,7 +198,7 @@ def _workers_text(workers: Sequence[Worker]) -> str:
     return worker.slot if worker.job is None else f"job {worker.job} ({worker.job_name}) on {worker.slot}"
 
 
-_MAX_LINE_CHARS = 300
+_MAX_LINE_CHARS = 1000
 """Maximum length of a text to search for: in a browser, viewers who may change nothing can paste any."""
 
 
