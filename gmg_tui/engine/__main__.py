@@ -14,6 +14,7 @@ import logging
 import os
 import select
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -26,7 +27,6 @@ from gmg_tui.engine.hardware import Hardware
 from gmg_tui.engine.main import Engine
 from gmg_tui.engine.output.logs import LogHandler, LogWriter
 from gmg_tui.engine.records.session_files import lock
-from gmg_tui.machine import processes
 from gmg_tui.machine.folders import remove_own
 from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
@@ -79,15 +79,6 @@ async def _wait_for_confirmation(shutdown_requested: asyncio.Event) -> bool:
     return bool(received and os.read(0, 1))
 
 
-def _has_pidfds() -> bool:
-    """Returns True if pidfds work: they need Linux 5.3 and support in Python, and a sandbox may forbid them."""
-    try:
-        os.close(os.pidfd_open(os.getpid()))
-    except (AttributeError, OSError):
-        return False
-    return True
-
-
 def main() -> None:
     """Runs the session specified on standard input."""
     for name in WORKER_VARIABLES:
@@ -124,10 +115,11 @@ def _main(logs: LogWriter) -> None:
     except (OSError, msgspec.MsgspecError) as error:
         _reply(ok=False, error=f"the engine cannot start: {error}", exit_code=1)
         return
-    if sys.version_info < (3, 12) and _has_pidfds():
-        # The default watcher starts a thread for each child; this one uses a pidfd, as Python 3.12 does.
-        if processes.pidfd_trouble() is None:
-            asyncio.set_child_watcher(asyncio.PidfdChildWatcher())
+    if sys.version_info >= (3, 12):
+        with warnings.catch_warnings():
+            # The default blocks the event loop while a debugger holds a worker that has ended.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            asyncio.set_child_watcher(asyncio.ThreadedChildWatcher())
     try:
         engine = Engine(spec, hardware, logs, expect_viewer=b"viewer" in words)
         asyncio.run(_run(engine, words))

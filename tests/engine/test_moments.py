@@ -385,3 +385,32 @@ async def test_a_second_signal_while_the_engine_exits_does_not_kill_it(tmp_path:
         await run.until_state("cpu0", WorkerState.RUNNING)
         run.process.terminate()
         assert await run.process.wait() == 0
+
+
+_SEIZE = """
+import ctypes, sys, time
+libc = ctypes.CDLL(None)
+libc.ptrace.argtypes = [ctypes.c_long] * 4
+print(libc.ptrace(0x4206, int(sys.argv[1]), 0, 0), flush=True)  # PTRACE_SEIZE
+time.sleep(600)
+"""
+
+
+async def test_the_engine_goes_on_while_a_debugger_holds_a_worker_that_has_ended() -> None:
+    """Its parent, the engine, cannot wait for it before the debugger has."""
+    async with running(spec_for("--lines", "1000000", cpu=2, restart=RestartMode.NEVER)) as run:
+        await run.until(lambda _: run.worker("cpu0").pid and run.worker("cpu1").pid)
+        pid = run.worker("cpu0").pid
+        assert pid is not None
+        pipe = asyncio.subprocess.PIPE
+        debugger = await asyncio.create_subprocess_exec(sys.executable, "-c", _SEIZE, str(pid), stdout=pipe)
+        assert debugger.stdout is not None
+        if await debugger.stdout.readline() != b"0\n":
+            pytest.skip("this machine allows no ptrace")
+        os.kill(pid, signal.SIGKILL)
+        await eventually(lambda: psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+        await run.client.act(Action.STOP, "cpu1")
+        await run.until_state("cpu1", STOPPED)
+        debugger.kill()
+        await run.until_state("cpu0", FAILED)
+        await debugger.wait()

@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from gmg_tui.machine.files import open_regular
 from gmg_tui.machine.folders import LockedFolder, make_locked, remove_abandoned, runtime_folder
 from gmg_tui.model import Checkpoint, Fps, Phase, Shares
-from gmg_tui.scripts.probe.reports import Metric, Reports
+from gmg_tui.scripts.probe.reports import Metric, Reports, opened
 from gmg_tui.scripts.probe.site import gmg_probe as probe
 
 PREFIX, _RANDOM_CHARS = "gmg-probe-", 8
@@ -82,17 +81,15 @@ class _Counter:
         """True once a probe with this layout has written the file."""
         return self.words["magic"] == probe.MAGIC
 
-    def read(self, name: str, folder: int) -> None:
-        """Reads the process's file in an open folder; ignores content that the probe cannot have written.
+    def read(self, descriptor: int) -> None:
+        """Reads the process's open file; ignores content that the probe cannot have written.
 
-        Raises `OSError` if it cannot be opened. It does not stay open, as scripts may write many, and is not mapped: if the
-        script truncated a mapped file, SIGBUS would end the engine.
+        The file is not mapped: if the script truncated a mapped file, SIGBUS would end the engine.
         """
-        with os.fdopen(open_regular(name, folder=folder), "rb", buffering=0) as file:
-            for _ in range(MAX_READS):
-                before, self.words = self.words, self._read(file.fileno())
-                if before["steps"] == self.words["steps"]:  # no step was being written
-                    break
+        for _ in range(MAX_READS):
+            before, self.words = self.words, self._read(descriptor)
+            if before["steps"] == self.words["steps"]:  # no step was being written
+                break
         words = self.words
         if not words["steps"]:
             return
@@ -211,6 +208,8 @@ class Counts:
     def __init__(self, folder: LockedFolder | None) -> None:
         self._locked = folder
         self._counters: dict[str, _Counter] = {}
+        self._kept: dict[str, int] = {}
+        """Descriptors of files that are kept open."""
         self.reports = Reports()
         self.active = self.simulator = False
         self.phase: tuple[Phase, float] | None = None
@@ -248,8 +247,9 @@ class Counts:
         if len(self._counters) < MAX_PROCESSES:
             self._find_files(folder)
         for name, counter in self._counters.items():
-            with contextlib.suppress(OSError):  # not a regular file, or removed by the script
-                counter.read(name, folder)
+            # It may not be a regular file, or removed by the script.
+            with contextlib.suppress(OSError), opened(name, folder, self._kept) as descriptor:
+                counter.read(descriptor)
         valid = [counter for counter in self._counters.values() if counter.valid]
         if valid:
             self._sum_up(valid, now)
@@ -259,7 +259,7 @@ class Counts:
         return self.reports.read(self._locked.descriptor) if self._locked is not None else ([], [])
 
     def _find_files(self, folder: int) -> None:
-        with os.scandir(folder) as entries:
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:  # it may have been removed
             for entry in islice(entries, MAX_FILES):
                 if not (entry.name.isascii() and entry.name.isdecimal()):
                     self.reports.add(entry.name)
@@ -322,6 +322,10 @@ class Counts:
             self.read(self.last_at)
         self._shares = self.shares()
         self._counters.clear()
+        for descriptor in self._kept.values():
+            os.close(descriptor)
+        self._kept.clear()
+        self.reports.close()
         if self._locked is not None:
             self._locked.remove(MAX_FILES)
             self._locked = None
@@ -363,6 +367,7 @@ def collect_abandoned(session: str) -> Mapping[int, tuple[Checkpoint, ...]]:
             with contextlib.suppress(OSError):  # not a regular file
                 reports.add(name)
         checkpoints = tuple(chain.from_iterable(reports.read(folder)[1] for _ in range(len(names))))
+        reports.close()
         saved.update((int(name), checkpoints) for name in names if name.isdigit() and checkpoints)
         return False
 

@@ -2,7 +2,8 @@
 
 import os
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from gmg_tui.machine.files import open_regular
@@ -10,9 +11,29 @@ from gmg_tui.model import Checkpoint
 from gmg_tui.scripts.probe.site import gmg_reports as ring
 
 MAX_FILES = 64
+_MAX_KEPT_FILES = 4
 MAX_RECORDS = 10_000
 """Records after which a read stops; the next read continues with the following process."""
 _MAX_STEP = 2**62
+
+
+@contextmanager
+def opened(name: str, folder: int, kept: dict[str, int]) -> Iterator[int]:
+    """Opens the file `name` in an open folder for reading. Raises `OSError`.
+
+    A few files are `kept` open: a process still writes its own after the folder has been removed, as by systemd at the
+    user's last logout. Others are not, as a script may make many.
+    """
+    descriptor = kept.get(name)
+    if descriptor is None:
+        descriptor = open_regular(name, folder=folder)
+        if len(kept) < _MAX_KEPT_FILES:
+            kept[name] = descriptor
+    try:
+        yield descriptor
+    finally:
+        if name not in kept:
+            os.close(descriptor)
 
 
 class Metric(NamedTuple):
@@ -36,15 +57,8 @@ class ReportFile:
     def __init__(self) -> None:
         self._end = self._count = self.lost = 0
 
-    def read(self, name: str, folder: int) -> list[Metric | Checkpoint]:
-        """Returns the new records of the file `name` in an open folder, oldest first.
-
-        Ignores content that the probe cannot have written. Raises `OSError` if the file cannot be opened.
-        """
-        with os.fdopen(open_regular(name, folder=folder), "rb", buffering=0) as file:
-            return self._read(file.fileno())
-
-    def _read(self, descriptor: int) -> list[Metric | Checkpoint]:
+    def read(self, descriptor: int) -> list[Metric | Checkpoint]:
+        """Returns the new records of an open file, oldest first; ignores content that the probe cannot have written."""
         header = self._header(descriptor)
         if header is None or header[1] == self._end:
             return []
@@ -111,6 +125,8 @@ class Reports:
 
     def __init__(self) -> None:
         self._files: dict[str, ReportFile] = {}
+        self._kept: dict[str, int] = {}
+        """Descriptors of files that are kept open."""
         self.lost = 0
 
     def add(self, name: str) -> None:
@@ -124,10 +140,17 @@ class Reports:
         new = list[Metric | Checkpoint]()
         for name in list(self._files):
             self._files[name] = file = self._files.pop(name)  # last in the next read
-            with suppress(OSError):  # not a regular file, or removed by the script
-                new += file.read(name, folder)
+            # It may not be a regular file, or removed by the script.
+            with suppress(OSError), opened(name, folder, self._kept) as descriptor:
+                new += file.read(descriptor)
             if len(new) >= MAX_RECORDS:
                 break
         self.lost = sum(file.lost for file in self._files.values())
         metrics = sorted((report for report in new if isinstance(report, Metric)), key=lambda report: report.at)
         return metrics, [report for report in new if isinstance(report, Checkpoint)]
+
+    def close(self) -> None:
+        """Closes all files."""
+        for descriptor in self._kept.values():
+            os.close(descriptor)
+        self._kept.clear()

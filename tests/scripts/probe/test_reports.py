@@ -176,7 +176,7 @@ def test_a_hostile_file_is_read_without_an_error(
     fake = b"".join(ring.RECORD.pack(size, 1, 0, -5, 2**62, math.inf, -1) for size in sizes)
     with file.open("r+b") as opened:
         opened.write(ring.HEADER.pack(ring.MAGIC, *header) + fake + content)
-    folder, reader = os.open(file.parent, os.O_RDONLY), ReportFile()
+    descriptor, reader = os.open(file, os.O_RDONLY), ReportFile()
     for _ in range(2):
-        assert all(getattr(each, "at", 0) >= 0 for each in reader.read(file.name, folder))
-    os.close(folder)
+        assert all(getattr(each, "at", 0) >= 0 for each in reader.read(descriptor))
+    os.close(descriptor)
