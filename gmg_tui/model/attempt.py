@@ -3,7 +3,7 @@
 import heapq
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Literal, Self
 
@@ -101,6 +101,13 @@ def merge_checkpoints(*lists: Iterable[Checkpoint], limit: int = MAX_JOB_CHECKPO
         if not checkpoint.node or counts[checkpoint.node] <= _MAX_NODE_CHECKPOINTS:
             kept.append(checkpoint)
     return tuple(reversed(kept[:limit]))
+
+
+def add_checkpoints(known: Sequence[Checkpoint], saved: Iterable[Checkpoint], *, limit: int) -> tuple[Checkpoint, ...]:
+    """Adds files saved since the `known` ones, than which none counts as older: the clock may have been set back."""
+    latest = max((checkpoint.saved for checkpoint in known), default=0.0)
+    later = (structs.replace(checkpoint, saved=max(checkpoint.saved, latest)) for checkpoint in saved)
+    return merge_checkpoints(known, later, limit=limit)
 
 
 _MAX_BRIEF_BYTES, _MAX_BRIEF_CHARS, _MAX_BRIEF_METRICS = 8 << 10, 200, 32

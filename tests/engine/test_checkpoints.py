@@ -24,6 +24,7 @@ from gmg_tui.model import (
     combine_ranks,
     merge_checkpoints,
 )
+from gmg_tui.model.attempt import add_checkpoints
 from gmg_tui.scripts.checkpoints import MAX_CHECKPOINTS, Trust, before_nan, newest_intact
 from gmg_tui.session.protocol import Action
 from tests.patience import alive, eventually
@@ -267,6 +268,10 @@ def test_the_ledger_keeps_the_newest_of_each_path() -> None:
     assert [(each.path, each.saved) for each in kept[-2:]] == [("/latest", 36.0), ("/29", 40.0)]
     set_back = [Checkpoint("/before", 40.0), Checkpoint("/after", 30.0)]
     assert merge_checkpoints(set_back)[-1].path == "/after", "the system clock has been set back in between"
+    known: tuple[Checkpoint, ...] = ()
+    for number in range(40):
+        known = add_checkpoints(known, [Checkpoint(f"/{number}", 5000.0 + number - 3600.0 * (number > 20))], limit=20)
+    assert [each.path for each in known] == [f"/{number}" for number in range(20, 40)]
 
 
 def test_no_node_pushes_out_the_checkpoints_that_others_have_saved() -> None:

@@ -17,6 +17,7 @@ from gmg_tui.model import Fps, GpuProcess, GpuSample, Phase, WorkerState, total_
 from gmg_tui.scripts.genesis.output.printed_rate import PrintedRate
 from gmg_tui.scripts.probe.counts import MAX_PROCESSES, PREFIX, Counts
 from gmg_tui.scripts.probe.site import gmg_probe
+from gmg_tui.scripts.probe.site import gmg_reports as ring
 from gmg_tui.session import STORE
 from gmg_tui.session.store.reader import open_store
 from tests.patience import eventually
@@ -211,6 +212,20 @@ def test_a_scripts_files_do_not_use_up_the_engines_descriptors(tmp_path: Path) -
     assert counts.simulator
     assert len(counts._counters) == MAX_PROCESSES
     assert len([*Path("/proc/self/fd").iterdir()]) <= before + 10
+    counts.close()
+
+
+def test_the_reports_of_a_process_are_found_beside_the_counts_of_many_others(tmp_path: Path) -> None:
+    """As of a learner, which saves checkpoints, beside 64 actors, which step environments."""
+    counts = Counts(folder := make_locked(tmp_path, PREFIX))
+    for number in range(MAX_PROCESSES):
+        (folder.path / str(number)).touch()
+    counts.read(time.monotonic())
+    record = ring.RECORD.pack(ring.RECORD.size + 8, ring.METRIC, 0, 7, 0, 0.5, 1) + b"loss\0\0\0\0"
+    data = ring.HEADER.pack(ring.MAGIC, len(record), 0, 1) + record.ljust(ring.CAPACITY, b"\0")
+    (folder.path / f"99{ring.SUFFIX}").write_bytes(data)
+    counts.read(time.monotonic())
+    assert [metric.name for metric in counts.read_reports()[0]] == ["loss"]
     counts.close()
 
 

@@ -23,7 +23,7 @@ from gmg_tui.machine.cgroup import Memory
 from gmg_tui.machine.process_load import Activity
 from gmg_tui.machine.processes import Proc
 from gmg_tui.model import Fps, GpuSample, Phase, Severity, Sign, SpeedFacts, Verdict, WorkerState, units
-from gmg_tui.model.attempt import merge_checkpoints
+from gmg_tui.model.attempt import add_checkpoints
 from gmg_tui.model.text import MAX_LINE_BYTES, SEPARATOR, clean
 from gmg_tui.model.tried import SETTLE_S
 from gmg_tui.scripts import checkpoints, env_count
@@ -164,7 +164,7 @@ class Readings:
             progress = self.reader.progress
             label = f"{progress.unit} {progress.done:,.0f}" if progress is not None else None
             known, saved = self.checkpoints, (structs.replace(file, progress=label) for file in files)
-            self.checkpoints = merge_checkpoints(known, saved, limit=max(checkpoints.MAX_CHECKPOINTS, len(known)))
+            self.checkpoints = add_checkpoints(known, saved, limit=max(checkpoints.MAX_CHECKPOINTS, len(known)))
         if self.counts.phase is not None and self.reader.reach(*self.counts.phase):
             self._on_print()
 

@@ -244,7 +244,7 @@ class Counts:
         if self._locked is None:
             return
         folder = self._locked.descriptor
-        if len(self._counters) < MAX_PROCESSES:
+        if len(self._counters) < MAX_PROCESSES or self.reports.has_room:
             self._find_files(folder)
         for name, counter in self._counters.items():
             # It may not be a regular file, or removed by the script.

@@ -129,10 +129,15 @@ class Reports:
         """Descriptors of files that are kept open."""
         self.lost = 0
 
+    @property
+    def has_room(self) -> bool:
+        """True if more files can be added."""
+        return len(self._files) < MAX_FILES
+
     def add(self, name: str) -> None:
         """Adds the file `name` if it can be a process's ring."""
         pid, _, suffix = name.partition(".")
-        if pid.isdecimal() and f".{suffix}" == ring.SUFFIX and name not in self._files and len(self._files) < MAX_FILES:
+        if pid.isdecimal() and f".{suffix}" == ring.SUFFIX and name not in self._files and self.has_room:
             self._files[name] = ReportFile()
 
     def read(self, folder: int) -> tuple[list[Metric], list[Checkpoint]]:
