@@ -109,9 +109,9 @@ def _connect_or_start(line: bytes) -> socket.socket:
 
 
 def _socket_paths(agent_spec: AgentSpec, id_prefix: str) -> list[Path]:
-    """Returns the path at which an agent started now would listen, and that of the running agent, if any.
+    """Returns the path at which an agent started now would listen, and the running agent's, if any.
 
-    They differ if other users changed the temporary folder meanwhile.
+    They differ if other users have changed the temporary folder.
     """
     folder = _agent_folder(agent_spec, id_prefix)
     running = sessions.inspect(folder) if sessions.is_locked(folder) else None

@@ -125,7 +125,7 @@ class LogCopies:
         if copied and is_new_file:
             self._copied[path] = 0, 0
             return True
-        if self._writers.get(path, self) is not self:  # meanwhile its job has moved
+        if self._writers.get(path, self) is not self:  # its job has moved
             return False
         if chunk.data:
             await in_daemon_thread(_append, self._folder / path, chunk.data, self._max_bytes)

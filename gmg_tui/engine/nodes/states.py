@@ -284,7 +284,7 @@ def limit_age(alerts: Iterable[model.Alert], since: float) -> tuple[model.Alert,
 
 
 def limit_metrics(metrics: Mapping[str, float | None], names: set[str]) -> dict[str, float | None]:
-    """Returns the metrics in `names`, to which those of new ones are added: scripts have as many, with as long names."""
+    """Returns the metrics in `names`, and adds new names to it, as many and as long as scripts may have."""
     added = (name for name in metrics if name not in names and len(name) <= MAX_NAME_BYTES)
     names.update(islice(added, MAX_CURVES - len(names)))
     return {name: value for name, value in metrics.items() if name in names}

@@ -91,7 +91,7 @@ class AttemptCurves(Struct, frozen=True, omit_defaults=True):
 
 
 class LateCurves(NamedTuple):
-    """The same, to be loaded by the writer's thread, as those of a node may be large."""
+    """The same, to be loaded by the writer's thread, as a node's may be large."""
 
     job: int
     number: int
