@@ -107,6 +107,17 @@ class LockedFolder(NamedTuple):
     path: Path
     descriptor: int
 
+    def restore(self) -> "LockedFolder":
+        """Returns itself, or the folder made and locked again if it was removed. Raises `OSError`."""
+        if os.fstat(self.descriptor).st_nlink:
+            return self
+        check_own(self.path.parent, shared=True)
+        self.path.mkdir(mode=0o700)
+        if (folder := _lock(self.path)) is None:
+            raise OSError(errno.EBUSY, "another process has replaced it", str(self.path))
+        os.close(self.descriptor)
+        return folder
+
     def remove(self, max_entries: int) -> None:
         """Removes up to `max_entries` entries, then the folder if it is empty; releases the lock. Ignores errors."""
         with suppress(OSError):

@@ -221,7 +221,7 @@ def test_the_reports_of_a_process_are_found_beside_the_counts_of_many_others(tmp
     for number in range(MAX_PROCESSES):
         (folder.path / str(number)).touch()
     counts.read(time.monotonic())
-    record = ring.RECORD.pack(ring.RECORD.size + 8, ring.METRIC, 0, 7, 0, 0.5, 1) + b"loss\0\0\0\0"
+    record = ring.RECORD.pack(ring.RECORD.size + 8, 0, 7, 0.5, 1) + b"loss\0\0\0\0"
     data = ring.HEADER.pack(ring.MAGIC, len(record), 0, 1) + record.ljust(ring.CAPACITY, b"\0")
     (folder.path / f"99{ring.SUFFIX}").write_bytes(data)
     counts.read(time.monotonic())
@@ -244,6 +244,22 @@ def test_a_process_is_counted_although_the_folder_was_removed(tmp_path: Path) ->
     assert counts.phase is not None
     assert counts.phase[0] is Phase.RUNNING
     counts.close()
+
+
+def test_saved_files_are_seen_after_the_folder_was_removed(tmp_path: Path) -> None:
+    (parent := tmp_path / "runtime").mkdir(mode=0o700)
+    counts = Counts(folder := make_locked(parent, PREFIX))
+    shutil.rmtree(parent)
+    counts.read(time.monotonic())
+    assert counts.trouble is not None
+    assert "was removed" in counts.trouble
+    parent.mkdir(mode=0o700)
+    counts.read(time.monotonic())
+    assert counts.trouble is None
+    (folder.path / ring.SAVED).write_bytes(b"\nstate 7 5 6 7 8 2f61\n")
+    assert [saved.path for saved in counts.read_reports()[1]] == ["/a"]
+    counts.close()
+    assert not folder.path.exists()
 
 
 def test_numbers_that_the_probe_cannot_have_written_are_ignored(tmp_path: Path) -> None:

@@ -259,6 +259,21 @@ def test_a_folder_of_root_that_a_group_can_change_is_not_trusted(shared: Path) -
     assert distrust(folder / "mine") is not None
 
 
+def test_the_probe_writes_into_no_full_folder(tmp_path: Path) -> None:
+    """A limit on file sizes stands for the full disks."""
+    code = """
+import resource
+from gmg_tui.scripts.probe import counts
+print(counts.make_folder("one").path)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+print(counts.make_folder("two"))
+"""
+    env = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    run = subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True)
+    (folder,) = tmp_path.iterdir()
+    assert run.stdout == f"{folder}\nNone\n"
+
+
 @as_root
 def test_without_a_runtime_folder_of_its_own_the_probe_writes_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = Path(os.environ["XDG_RUNTIME_DIR"])

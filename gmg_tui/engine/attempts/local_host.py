@@ -148,10 +148,10 @@ class LocalHost:
         """Returns the probe's counts, after making their folder if the session has the probe. Raises `GmgError`."""
         if not self.spec.probe:
             return Counts(None)
+        disk = "the disk with the probe's counts"
+        folder = await self.await_disk(disk, lambda: make_folder(self.spec.name), report, object())
         return Counts(
-            await self.await_disk(
-                "the disk with the probe's counts", lambda: make_folder(self.spec.name), report, object()
-            )
+            folder, None if folder is not None else "no folder has room for the probe: checkpoints are not seen"
         )
 
     def memory_of(self, pid: int) -> Memory:

@@ -368,8 +368,8 @@ class Readings:
             )
         if memory := (self._oom if self._ram and self._ram.is_limited else None) or self.launch.memory_warning:
             yield Sign("memory", memory)
-        if self._log.trouble is not None:
-            yield Sign("disk", self._log.trouble)
+        for trouble in filter(None, (self._log.trouble, self.counts.trouble)):
+            yield Sign("disk", trouble)
         if leftover := survivors or self.left_behind:
             yield Sign("leftover", leftover)
         if self.launch.not_continued is not None:

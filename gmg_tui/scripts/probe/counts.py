@@ -17,6 +17,7 @@ from gmg_tui.machine.folders import LockedFolder, make_locked, remove_abandoned,
 from gmg_tui.model import Checkpoint, Fps, Phase, Shares
 from gmg_tui.scripts.probe.reports import Metric, Reports, opened
 from gmg_tui.scripts.probe.site import gmg_probe as probe
+from gmg_tui.scripts.probe.site.gmg_reports import SAVED
 
 PREFIX, _RANDOM_CHARS = "gmg-probe-", 8
 """Prefix of an attempt's folder, and number of random characters at its end, after the session and a dot."""
@@ -32,6 +33,8 @@ MAX_PROCESSES = 64
 MAX_FILES = 1000
 """Maximum entries of an attempt's folder to read, and to remove at its end."""
 MAX_READS = 4
+_MIN_ROOM_BYTES = 4 << 20
+"""Room for the counts of all processes, and the reports of some."""
 MAX_ENVIRONMENTS = 10**9
 MAX_RATE = 1e12
 """Environment steps per second. Counts above this limit, or above `MAX_ENVIRONMENTS`, are invalid."""
@@ -202,11 +205,12 @@ class Counts:
         determinism: Torch's deterministic mode, `on` or `off`; None if torch was not imported before the first step.
         last_at: Time of the last counted step, monotonic seconds.
         reports: Metrics and saved files that the processes report.
+        trouble: The reason why checkpoints are not seen, if they should be.
         usual_pause_s: The longest usual pause between two steps, seconds.
     """
 
-    def __init__(self, folder: LockedFolder | None) -> None:
-        self._locked = folder
+    def __init__(self, folder: LockedFolder | None, trouble: str | None = None) -> None:
+        self._locked, self.trouble = folder, trouble
         self._counters: dict[str, _Counter] = {}
         self._kept: dict[str, int] = {}
         """Descriptors of files that are kept open."""
@@ -243,7 +247,7 @@ class Counts:
         """Reads all files at `now`, monotonic seconds; takes microseconds, as they are in memory."""
         if self._locked is None:
             return
-        folder = self._locked.descriptor
+        folder = self._restore(self._locked).descriptor
         if len(self._counters) < MAX_PROCESSES or self.reports.has_room:
             self._find_files(folder)
         for name, counter in self._counters.items():
@@ -257,6 +261,15 @@ class Counts:
     def read_reports(self) -> tuple[list[Metric], list[Checkpoint]]:
         """Returns the processes' new reports, like `Reports.read`; none after the end."""
         return self.reports.read(self._locked.descriptor) if self._locked is not None else ([], [])
+
+    def _restore(self, folder: LockedFolder) -> LockedFolder:
+        """Makes the folder again if it was removed, as by systemd at the user's last logout."""
+        try:
+            self._locked, self.trouble = folder.restore(), None
+        except OSError:
+            self.trouble = f"{folder.path} was removed, so new checkpoints are not seen"
+            return folder
+        return self._locked
 
     def _find_files(self, folder: int) -> None:
         with contextlib.suppress(OSError), os.scandir(folder) as entries:  # it may have been removed
@@ -334,13 +347,27 @@ class Counts:
 def make_folder(session: str) -> LockedFolder | None:
     """Creates an attempt's folder, private to the user and in memory if possible; removes folders of killed engines.
 
-    Returns None if no folder can be created: the attempt then runs without a probe.
+    Returns None if no folder can be created, or all disks are full: the attempt then runs without a probe.
     """
     collect_abandoned(session)
     for parent in _parents():
-        with contextlib.suppress(OSError):
-            return make_locked(parent, f"{PREFIX}{session}.")
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            folder = make_locked(parent, f"{PREFIX}{session}.")
+            stack.callback(folder.remove, MAX_FILES)
+            _reserve(folder)
+            stack.pop_all()
+            return folder
     return None
+
+
+def _reserve(folder: LockedFolder) -> None:
+    """Creates the file of saved files, so that it keeps a page of memory. Raises `OSError` if there is not enough room."""
+    descriptor = os.open(SAVED, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder.descriptor)
+    try:
+        os.posix_fallocate(descriptor, 0, _MIN_ROOM_BYTES)
+        os.ftruncate(descriptor, 1)
+    finally:
+        os.close(descriptor)
 
 
 def _parents() -> tuple[Path, ...]:
@@ -363,12 +390,9 @@ def collect_abandoned(session: str) -> Mapping[int, tuple[Checkpoint, ...]]:
         reports, names = Reports(), []
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             names = [entry.name for entry in islice(entries, MAX_FILES)]
-        for name in names:
-            with contextlib.suppress(OSError):  # not a regular file
-                reports.add(name)
-        checkpoints = tuple(chain.from_iterable(reports.read(folder)[1] for _ in range(len(names))))
-        reports.close()
-        saved.update((int(name), checkpoints) for name in names if name.isdigit() and checkpoints)
+        checkpoints = tuple(chain.from_iterable(iter(lambda: reports.read(folder)[1], [])))
+        pids = reports.pids.union(int(name) for name in names if name.isascii() and name.isdecimal())
+        saved.update(dict.fromkeys(pids, checkpoints))
         return False
 
     for parent in _parents():

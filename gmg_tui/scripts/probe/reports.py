@@ -1,6 +1,7 @@
 """Reads the probe's reports of metrics and saved files (`site/gmg_reports.py`)."""
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,7 +15,13 @@ MAX_FILES = 64
 _MAX_KEPT_FILES = 4
 MAX_RECORDS = 10_000
 """Records after which a read stops; the next read continues with the following process."""
+MAX_LINES_BYTES = 256 << 10
+"""Bytes of `SAVED` to read at once: more than a thousand lines."""
 _MAX_STEP = 2**62
+_NUMBER = rb" (\d{1,19})"
+_SAVED_LINE = re.compile(
+    rb"(state|export)" + _NUMBER + rb" (-1|\d{1,19})" + 3 * _NUMBER + rb" ((?:[0-9a-f]{2}){1,4096})"
+)
 
 
 @contextmanager
@@ -48,7 +55,7 @@ class Metric(NamedTuple):
 
 
 class ReportFile:
-    """The reports of one process.
+    """The metrics of one process.
 
     Attributes:
         lost: Records that were overwritten before they were read.
@@ -57,8 +64,8 @@ class ReportFile:
     def __init__(self) -> None:
         self._end = self._count = self.lost = 0
 
-    def read(self, descriptor: int) -> list[Metric | Checkpoint]:
-        """Returns the new records of an open file, oldest first; ignores content that the probe cannot have written."""
+    def read(self, descriptor: int) -> list[Metric]:
+        """Returns the new metrics of an open file, oldest first; ignores content that the probe cannot have written."""
         header = self._header(descriptor)
         if header is None or header[1] == self._end:
             return []
@@ -70,7 +77,7 @@ class ReportFile:
         offset = start % ring.CAPACITY
         records = self._parse((data[offset:] + data[:offset])[: end - start])
         self._end = end
-        return [report for report in map(_decode, records) if report is not None]
+        return [metric for metric in (_metric(*record) for record in records) if metric is not None]
 
     def _header(self, descriptor: int) -> tuple[int, ...] | None:
         data = os.pread(descriptor, ring.HEADER.size, 0)
@@ -81,52 +88,75 @@ class ReportFile:
         is_plausible = self._end <= end and 0 <= oldest <= end <= oldest + ring.CAPACITY and self._count <= count
         return header if magic == ring.MAGIC and is_plausible else None
 
-    def _parse(self, data: bytes) -> list[tuple[int, int, int, float, int, bytes]]:
+    def _parse(self, data: bytes) -> list[tuple[bytes, float, int, int]]:
         records, offset = [], 0
         while offset + ring.RECORD.size <= len(data):
-            size, kind, count, first, second, value, at_ns = ring.RECORD.unpack_from(data, offset)
+            size, count, step, value, at_ns = ring.RECORD.unpack_from(data, offset)
             if size < ring.RECORD.size or offset + size > len(data) or count < self._count:
                 break
             name = data[offset + ring.RECORD.size : offset + size].rstrip(b"\0")
-            records.append((kind, first, second, value, at_ns, name))
+            records.append((name, value, step, at_ns))
             self.lost += count - self._count
             self._count, offset = count + 1, offset + size
         return records
 
 
-def _decode(record: tuple[int, int, int, float, int, bytes]) -> Metric | Checkpoint | None:
-    kind, first, second, value, at_ns, name = record
-    now = time.monotonic()
-    at = min(at_ns / 1e9, now)
-    max_bytes = ring.MAX_NAME_BYTES if kind == ring.METRIC else ring.MAX_PATH_BYTES
-    if not 0 < len(name) <= max_bytes or at < 0:
+def _metric(name: bytes, value: float, step: int, at_ns: int) -> Metric | None:
+    if not 0 < len(name) <= ring.MAX_NAME_BYTES or at_ns < 0:
         return None
-    if kind == ring.METRIC:
-        return Metric(name.decode("utf-8", "replace"), value, first if abs(first) < _MAX_STEP else None, at)
-    if (
-        kind in (ring.STATE, ring.EXPORT)
-        and second >= 0 <= value < _MAX_STEP
-        and name[:1] == b"/"
-        and b"\0" not in name
-    ):
-        size = first if first >= 0 else None
+    at = min(at_ns / 1e9, time.monotonic())
+    return Metric(name.decode("utf-8", "replace"), value, step if abs(step) < _MAX_STEP else None, at)
+
+
+class SavedFiles:
+    """The files that an attempt's processes have saved.
+
+    Attributes:
+        pids: The processes that have reported them, as they see their PIDs.
+    """
+
+    def __init__(self) -> None:
+        self._offset = 0
+        self.pids = set[int]()
+
+    def read(self, descriptor: int) -> list[Checkpoint]:
+        """Returns the next reports of an open file, up to `MAX_LINES_BYTES`; ignores lines that are incomplete or invalid."""
+        if os.fstat(descriptor).st_size < self._offset:  # a process has started it again
+            self._offset = 0
+        data = os.pread(descriptor, MAX_LINES_BYTES, self._offset)
+        end = data.rfind(b"\n") + 1 or len(data) // MAX_LINES_BYTES * MAX_LINES_BYTES
+        self._offset += end
+        matches = (_SAVED_LINE.fullmatch(line) for line in data[:end].split(b"\n"))
+        return [saved for match in matches if match is not None and (saved := self._checkpoint(match)) is not None]
+
+    def _checkpoint(self, match: re.Match[bytes]) -> Checkpoint | None:
+        pid, size_bytes, env_steps, inode, at_ns = map(int, match.groups()[1:6])
+        path = bytes.fromhex(match[7].decode())
+        if path[:1] != b"/" or b"\0" in path or max(env_steps, inode, size_bytes) >= _MAX_STEP:
+            return None
+        self.pids.add(pid)
+        now = time.monotonic()
+        saved = round(time.time() - (now - min(at_ns / 1e9, now)), 3)
         with suppress(UnicodeDecodeError):  # a message cannot carry a path that is not UTF-8
-            saved = round(time.time() - (now - at), 3)
-            return Checkpoint(name.decode(), saved, size, int(value), second, is_export=kind == ring.EXPORT)
-    return None
+            size = size_bytes if size_bytes != ring.UNKNOWN else None
+            return Checkpoint(path.decode(), saved, size, inode, env_steps, is_export=match[1] == b"export")
+        return None
 
 
 class Reports:
     """The reports of all processes of an attempt.
 
     Attributes:
-        lost: Records that were overwritten before they were read.
+        lost: Metrics that were overwritten before they were read.
+        pids: The processes that have reported saved files, as they see their PIDs.
     """
 
     def __init__(self) -> None:
         self._files: dict[str, ReportFile] = {}
         self._kept: dict[str, int] = {}
         """Descriptors of files that are kept open."""
+        self._saved = SavedFiles()
+        self.pids = self._saved.pids
         self.lost = 0
 
     @property
@@ -141,18 +171,19 @@ class Reports:
             self._files[name] = ReportFile()
 
     def read(self, folder: int) -> tuple[list[Metric], list[Checkpoint]]:
-        """Returns the new metrics, sorted by time, and the newly saved files; stops after about `MAX_RECORDS`."""
-        new = list[Metric | Checkpoint]()
+        """Returns the new metrics, sorted by time, and the newly saved files; stops after about `MAX_RECORDS` metrics."""
+        metrics, saved = list[Metric](), list[Checkpoint]()
+        # Files may not be regular, or removed by the script.
+        with suppress(OSError), opened(ring.SAVED, folder, {}) as descriptor:
+            saved = self._saved.read(descriptor)
         for name in list(self._files):
             self._files[name] = file = self._files.pop(name)  # last in the next read
-            # It may not be a regular file, or removed by the script.
             with suppress(OSError), opened(name, folder, self._kept) as descriptor:
-                new += file.read(descriptor)
-            if len(new) >= MAX_RECORDS:
+                metrics += file.read(descriptor)
+            if len(metrics) >= MAX_RECORDS:
                 break
         self.lost = sum(file.lost for file in self._files.values())
-        metrics = sorted((report for report in new if isinstance(report, Metric)), key=lambda report: report.at)
-        return metrics, [report for report in new if isinstance(report, Checkpoint)]
+        return sorted(metrics, key=lambda metric: metric.at), saved
 
     def close(self) -> None:
         """Closes all files."""

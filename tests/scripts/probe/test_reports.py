@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gmg_tui.model import Checkpoint
-from gmg_tui.scripts.probe.reports import MAX_RECORDS, Metric, ReportFile, Reports
+from gmg_tui.scripts.probe.reports import MAX_RECORDS, Metric, ReportFile, Reports, SavedFiles, opened
 from gmg_tui.scripts.probe.site import gmg_reports as ring
 
 from .scripts import Sandbox
@@ -42,7 +42,7 @@ def test_names_that_the_probe_cannot_have_written_are_ignored(tmp_path: Path) ->
     data, end = bytearray(ring.CAPACITY), 0
     for number, size in enumerate((ring.MAX_NAME_BYTES, ring.MAX_NAME_BYTES + 8, 65_000)):
         whole = (ring.RECORD.size + size + 7) & ~7
-        data[end : end + ring.RECORD.size] = ring.RECORD.pack(whole, ring.METRIC, number, number, 0, 1.5, 1)
+        data[end : end + ring.RECORD.size] = ring.RECORD.pack(whole, number, number, 1.5, 1)
         data[end + ring.RECORD.size : end + ring.RECORD.size + size] = b"x" * size
         end += whole
     (tmp_path / f"1{ring.SUFFIX}").write_bytes(ring.HEADER.pack(ring.MAGIC, end, 0, 3) + data)
@@ -56,9 +56,9 @@ def test_names_that_the_probe_cannot_have_written_are_ignored(tmp_path: Path) ->
 
 def test_many_full_files_are_read_in_turn(tmp_path: Path) -> None:
     """Hundreds of thousands of records at once would stop the engine for seconds."""
-    size = ring.RECORD.size + 4
+    size = ring.RECORD.size + 8
     count = ring.CAPACITY // size
-    data = b"".join(ring.RECORD.pack(size, ring.METRIC, number, 0, 0, 1.5, 1) + b"name" for number in range(count))
+    data = b"".join(ring.RECORD.pack(size, number, 0, 1.5, 1) + b"name\0\0\0\0" for number in range(count))
     header = ring.HEADER.pack(ring.MAGIC, count * size, 0, count)
     reports, folder = Reports(), os.open(tmp_path, os.O_RDONLY)
     for pid in range(1, 9):
@@ -124,6 +124,71 @@ except OSError: print("raised")
     assert [each.inode for each in files] == [Path(each.path).stat().st_ino for each in files]
 
 
+def test_a_file_saved_by_each_of_many_processes_is_reported(sandbox: Sandbox, tmp_path: Path) -> None:
+    """As trainers do that save in the background; memory holds one small file, not one per process."""
+    code = """
+import os, torch
+for number in range(200):
+    if os.fork() == 0:
+        torch.save(b"1", f"model_{number}.pt")
+        os._exit(0)
+    os.wait()
+"""
+    sandbox.run(f"import os; os.chdir({str(tmp_path)!r})\n" + code)
+    assert [Path(each.path).name for each in reported(sandbox)[1]] == [f"model_{number}.pt" for number in range(200)]
+    assert sum(path.stat().st_size for path in sandbox.folder.iterdir()) < 100_000
+
+
+def test_saved_files_are_reported_when_the_disk_is_full(sandbox: Sandbox, tmp_path: Path) -> None:
+    """The file keeps its first page; a limit on file sizes stands for the full disk."""
+    (sandbox.folder / ring.SAVED).write_bytes(b"\0")
+    code = """
+import resource, torch
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+for number in range(100): torch.save(b"1", f"model_{number}.pt")
+"""
+    sandbox.run(f"import os; os.chdir({str(tmp_path)!r})\n" + code)
+    assert Path(reported(sandbox)[1][-1].path).name == "model_99.pt"
+
+
+def test_the_report_of_saved_files_starts_again_when_it_is_long(sandbox: Sandbox, tmp_path: Path) -> None:
+    saved, folder = SavedFiles(), os.open(sandbox.folder, os.O_RDONLY)
+    script = f"import os; os.chdir({str(tmp_path)!r})\nimport torch\n"
+    sandbox.run(script + "torch.save(b'1', 'first.pt')")
+    names = [Path(each.path).name for each in read_all(saved, folder)]
+    with (sandbox.folder / ring.SAVED).open("ab") as file:
+        file.write(b"x" * ring.MAX_SAVED_BYTES + b"\nstate 1 -1 0 5 1 2f61")  # the last line is incomplete
+    names += [Path(each.path).name for each in read_all(saved, folder)]
+    sandbox.run(script + "torch.save(b'1', 'second.pt')")
+    names += [Path(each.path).name for each in read_all(saved, folder)]
+    os.close(folder)
+    assert names == ["first.pt", "second.pt"]
+    assert (sandbox.folder / ring.SAVED).stat().st_size < 1000
+
+
+def read_all(saved: SavedFiles, folder: int) -> list[Checkpoint]:
+    """Returns the new reports, in as many reads as the longest file needs."""
+    with opened(ring.SAVED, folder, {}) as descriptor:
+        return [each for _ in range(6) for each in saved.read(descriptor)]
+
+
+@given(
+    st.lists(
+        st.binary(max_size=60)
+        | st.tuples(*[st.integers(-2, 2**63)] * 5, st.binary(max_size=20)).map(
+            lambda row: f"state {' '.join(map(str, row[:5]))} {row[5].hex()}".encode()
+        )
+    )
+)
+def test_hostile_lines_of_saved_files_are_ignored(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]) -> None:
+    folder = os.open(tmp_path_factory.getbasetemp(), os.O_RDONLY)
+    (tmp_path_factory.getbasetemp() / ring.SAVED).write_bytes(b"\n".join([*lines, b"state 7 5 6 7 8 2f61", b""]))
+    files = read_all(SavedFiles(), folder)
+    os.close(folder)
+    assert files[-1].path == "/a"
+    assert all(each.path.startswith("/") and 0 <= each.inode < 2**62 for each in files)
+
+
 def test_a_full_ring_loses_the_oldest_records_and_counts_them(sandbox: Sandbox) -> None:
     sandbox.run(WRITER + "for step in range(50_000): writer.add_scalar('name' * (1 + step % 50), step, step)\n")
     metrics, _, lost = reported(sandbox)
@@ -173,10 +238,10 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_hostile_file_is_read_without_an_error(
     file: Path, header: tuple[int, int, int], content: bytes, sizes: list[int]
 ) -> None:
-    fake = b"".join(ring.RECORD.pack(size, 1, 0, -5, 2**62, math.inf, -1) for size in sizes)
+    fake = b"".join(ring.RECORD.pack(size, 0, -5, math.inf, -1) for size in sizes)
     with file.open("r+b") as opened:
         opened.write(ring.HEADER.pack(ring.MAGIC, *header) + fake + content)
     descriptor, reader = os.open(file, os.O_RDONLY), ReportFile()
     for _ in range(2):
-        assert all(getattr(each, "at", 0) >= 0 for each in reader.read(descriptor))
+        assert all(each.at >= 0 for each in reader.read(descriptor))
     os.close(descriptor)

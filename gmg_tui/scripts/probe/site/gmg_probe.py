@@ -238,13 +238,12 @@ def _report(original, form):
 
 def _report_save(original, kind_name):
     """Wraps a call that saves the file named by its second argument."""
-    kind = _reports.STATE if kind_name == "state" else _reports.EXPORT
 
     def report(*args, **kwargs):
         target = (
             args[1] if len(args) > 1 else next(kwargs[name] for name in ("f", "path", "filename") if name in kwargs)
         )
-        _reports.report_saved(kind, _counts.environment_steps, target)
+        _reports.report_saved(kind_name, _counts.environment_steps, target)
 
     return _call_then(original, report)
 

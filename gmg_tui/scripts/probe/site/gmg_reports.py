@@ -1,7 +1,8 @@
-"""Reports metrics and saved files of this process to the engine, through a ring in the file `PID.reports`.
+"""Reports metrics and saved files of this process to the engine.
 
-The file holds `HEADER` and a ring of records, which only this process writes and the engine reads once a second. A full
-ring drops its oldest records. Nothing here raises into the script, prints, or waits for long.
+Metrics go through a ring in the file `PID.reports`: `HEADER` and records, which only this process writes and the engine reads
+once a second. A full ring drops its oldest records. Saved files are lines of `SAVED`, a file of all processes, as some
+trainers save each checkpoint in a process of its own. Nothing here raises into the script, prints, or waits for long.
 """
 
 import os
@@ -11,21 +12,26 @@ from struct import Struct
 from time import monotonic_ns
 
 SUFFIX = ".reports"
-MAGIC = 0x474D_4752_4550_5401
+MAGIC = 0x474D_4752_4550_5402
 """The first word of a readable file: `GMGREPT` and the version of its layout."""
 HEADER = Struct("<4q")
 """Magic, bytes ever written, offset of the oldest intact record, records ever written."""
 CAPACITY = 512 << 10
 """Bytes in the ring; a multiple of 8, as all records are."""
-RECORD = Struct("<HHqqqdq")
-"""Size with padding, kind, sequence number, two integers, a float, CLOCK_MONOTONIC in ns. The name or path follows."""
-METRIC, STATE, EXPORT = range(1, 4)
-"""Kinds. The numbers of a metric are step, 0 and value; of a file, size in bytes, environment steps and inode."""
+RECORD = Struct("<H6xqqdq")
+"""Size with padding, sequence number, step, value, CLOCK_MONOTONIC in ns. The name follows."""
 NO_STEP = -(2**63)
 """The step of a metric without a step."""
+MAX_NAME_BYTES = 200
+SAVED = "saved"
+"""Lines of text: kind, PID, size in bytes, environment steps, inode, CLOCK_MONOTONIC in ns, and the path's bytes in hex.
+
+Kinds are `state` and `export`.
+"""
 UNKNOWN = -1
 """The size of a file that the script opened itself, and may not have completed."""
-MAX_NAME_BYTES, MAX_PATH_BYTES = 200, 4096
+MAX_SAVED_BYTES = 1 << 20
+"""The size at which `SAVED` starts again."""
 _LOCK_TIMEOUT_S = 0.001
 """Seconds to wait for the lock; a report cannot release it while a signal handler interrupts it."""
 
@@ -59,8 +65,8 @@ class Ring:
         self.words[0] = MAGIC
         self.memory = memory[HEADER.size :]
 
-    def write(self, kind, name, first, second, value):
-        """Appends a record; drops the oldest ones if the ring is full."""
+    def write(self, name, step, value):
+        """Appends a metric; drops the oldest ones if the ring is full."""
         size = (RECORD.size + len(name) + 7) & ~7
         if not self.lock.acquire(True, _LOCK_TIMEOUT_S):
             return
@@ -73,7 +79,7 @@ class Ring:
             while end + size - oldest > CAPACITY:
                 oldest += int.from_bytes(self.memory[oldest % CAPACITY :][:2], "little")
             self.words[2] = oldest  # first, so that the engine reads no record that is being overwritten
-            record = RECORD.pack(size, kind, count, first, second, value, monotonic_ns()) + name
+            record = RECORD.pack(size, count, step, value, monotonic_ns()) + name
             record += bytes(size - len(record))
             offset = end % CAPACITY
             fitting = min(size, CAPACITY - offset)
@@ -94,7 +100,7 @@ def _report_metric(name, value, step):
         value = value.item()  # `float` warns on a tensor that requires gradients
     if isinstance(value, (int, float)):
         name = str(name).encode("utf-8", "replace")[:MAX_NAME_BYTES]
-        ring.write(METRIC, name, NO_STEP if step is None else int(step), 0, float(value))
+        ring.write(name, NO_STEP if step is None else int(step), float(value))
 
 
 def scalar(_, tag, scalar_value, global_step=None, *__, **___):
@@ -131,5 +137,20 @@ def report_saved(kind, env_steps, target):
         if os.path.isfile(candidate):
             status = os.stat(candidate)
             size = status.st_size if is_path else UNKNOWN
-            ring.write(kind, os.fsencode(candidate)[:MAX_PATH_BYTES], size, env_steps, float(status.st_ino))
+            numbers = f"{os.getpid()} {size} {env_steps} {status.st_ino} {monotonic_ns()}"
+            _append(f"\n{kind} {numbers} {os.fsencode(candidate).hex()}\n".encode())
             return
+
+
+def _append(line):
+    """Appends a line to `SAVED` with one write, beside other processes; starts the file again if there is no room for more."""
+    descriptor = ring.open_file(SAVED, os.O_WRONLY | os.O_APPEND)
+    try:
+        has_room = os.fstat(descriptor).st_size < MAX_SAVED_BYTES
+        with suppress(OSError):  # the disk is full
+            if has_room and os.write(descriptor, line) == len(line):
+                return
+        os.ftruncate(descriptor, 1)  # keeps the file's first page, for which there was room
+        os.write(descriptor, line)
+    finally:
+        os.close(descriptor)
