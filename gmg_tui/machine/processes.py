@@ -15,14 +15,11 @@ from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
+from gmg_tui.machine import procfs
 from gmg_tui.machine.blocking_calls import begin
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
-_MAX_STAT_BYTES = 4096
-"""A line of `/proc/PID/stat` has 52 numbers and a name of at most 64 characters."""
-_START_FIELD, _MAX_FIELDS = 19, 22
-"""The index of `starttime` among the fields after the name, and the number of fields to split off (proc(5))."""
 _MAX_ENVIRON_BYTES = 8 << 20
 """Bytes to read of an environment: execve(2) allows 6 MiB, but prctl(2) lets a process declare any memory as its own."""
 _MAX_COMMAND_BYTES = 8192
@@ -50,7 +47,7 @@ class Proc(NamedTuple):
     group: int
     session: int
     state: str
-    """`R`, `S`, `D`, `T`, `Z` …"""
+    """`R`, `S`, `D`, `T`, `Z` …, of a thread that has not ended if there is one."""
     cpu_s: float
     """User and system time, without children."""
     rss_mib: float
@@ -63,6 +60,11 @@ class Proc(NamedTuple):
         return self.pid, self.started_ticks
 
     @property
+    def is_alive(self) -> bool:
+        """True unless all of its threads have ended."""
+        return self.state not in procfs.DEAD_STATES
+
+    @property
     def stopped(self) -> str | None:
         """The reason why it is stopped, with any remedy; None if it is not."""
         if self.state == "T":
@@ -70,63 +72,36 @@ class Proc(NamedTuple):
         return f"stopped by a debugger (process {self.pid})" if self.state == "t" else None
 
 
-def _stat_fields(pid: int) -> list[bytes] | None:
-    """Returns the fields of `/proc/PID/stat` after the command's name; None if there is no such process.
-
-    Raises `OSError` if `/proc` cannot be read, for example if too many files are open.
-    """
-    # No file object, and no more fields than needed: hundreds of processes are read every two seconds.
-    try:
-        file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    try:
-        text = os.read(file, _MAX_STAT_BYTES)
-    except ProcessLookupError:
-        return None
-    finally:
-        os.close(file)
-    # The command's name, in parentheses, may contain blanks and parentheses itself.
-    return text[text.rfind(b")") + 2 :].split(None, _MAX_FIELDS)
-
-
 def read(pid: int) -> Proc | None:
     """Returns the process `pid`; None if it does not exist or cannot be read."""
     try:
-        fields = _stat_fields(pid)
+        fields = procfs.read_stat(pid)
     except OSError:
-        return None
-    if fields is None:
         return None
     return Proc(
         pid=pid,
-        state=fields[0].decode("ascii", "replace"),
+        state=fields[0],
         parent=int(fields[1]),
         group=int(fields[2]),
         session=int(fields[3]),
         cpu_s=(int(fields[11]) + int(fields[12])) / TICKS_PER_S,
-        started_ticks=int(fields[_START_FIELD]),
+        started_ticks=int(fields[procfs.START]),
         rss_mib=int(fields[21]) * PAGE_MIB,
     )
-
-
-def _read_file(pid: int, name: str, max_bytes: int = -1) -> bytes:
-    """Returns the beginning of a file in `/proc/PID`. Raises `OSError` if the process is gone, or another user's."""
-    with open(f"/proc/{pid}/{name}", "rb") as file:  # noqa: PTH123 - pathlib is slower
-        return file.read(max_bytes)
 
 
 def command_name(pid: int) -> str:
     """Returns the first 15 characters of a process's name; empty if the process is gone."""
     try:
-        return _read_file(pid, "comm").strip().decode("utf-8", "replace")
+        return procfs.read_file(pid, "comm").strip().decode("utf-8", "replace")
     except OSError:
         return ""
 
 
 def command_line(pid: int) -> str:
     """Returns the beginning of a process's command line. Raises `OSError` if the process is gone."""
-    return _read_file(pid, "cmdline", _MAX_COMMAND_BYTES).rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
+    words = procfs.read_file(pid, "cmdline", _MAX_COMMAND_BYTES)
+    return words.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
 
 
 def read_variable(pid: int, name: str) -> str | None:
@@ -134,7 +109,7 @@ def read_variable(pid: int, name: str) -> str | None:
 
     May block. Raises `OSError` if the process is gone, or another user's.
     """
-    variables = _read_file(pid, "environ", _MAX_ENVIRON_BYTES)
+    variables = procfs.read_file(pid, "environ", _MAX_ENVIRON_BYTES)
     value = (b"\0" + variables).partition(f"\0{name}=".encode())[2].partition(b"\0")[0]
     return value.decode("utf-8", "replace") if variables else None
 
@@ -153,7 +128,7 @@ def wait_count(pid: int) -> int:
 def _status(pid: int, name: bytes) -> bytes | None:
     """Returns a field of `/proc/PID/status`, empty if missing; None if the process is gone."""
     try:
-        return (b"\n" + _read_file(pid, "status")).partition(b"\n" + name)[2].partition(b"\n")[0].strip()
+        return (b"\n" + procfs.read_file(pid, "status")).partition(b"\n" + name)[2].partition(b"\n")[0].strip()
     except OSError:
         return None
 
@@ -170,12 +145,11 @@ def send_signal(proc: Proc, number: int) -> bool:
     except (AttributeError, OSError):
         handle = None
     try:
-        fields = _stat_fields(proc.pid)
-        if fields is None or int(fields[_START_FIELD]) != proc.started_ticks:
+        if int(procfs.read_stat(proc.pid)[procfs.START]) != proc.started_ticks:
             return False
         if handle is None or not _send_by_pidfd(handle, number):
             os.kill(proc.pid, number)
-    except ProcessLookupError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
     finally:
         if handle is not None:
@@ -257,7 +231,7 @@ class Table:
         if leader is not None:
             group = {leader, *(proc.pid for proc in self._by_leader.get(leader, ()))}
             todo |= group if leader in self.by_pid else group & self._own
-        return [proc for proc in self._with_descendants(todo) if proc.state not in "ZX"]
+        return [proc for proc in self._with_descendants(todo) if proc.is_alive]
 
     @cached_property
     def _own(self) -> set[int]:
@@ -329,7 +303,7 @@ class Scans:
             table = await asyncio.wrap_future(begin(scan))
         except RuntimeError:  # no thread can be started: better to block the loop for milliseconds than not to kill
             table = scan()
-        children = {proc.key: proc for proc in table.children(os.getpid()) if proc.state not in "ZX"}
+        children = {proc.key: proc for proc in table.children(os.getpid()) if proc.is_alive}
         self._marks = {key: mark for key, mark in self._marks.items() if key in children}
         new = children.keys() - self._marks.keys() - self._pending_reads.keys()
         # Recorded before the tasks run, as another scan may start.
@@ -377,7 +351,7 @@ def files_open_for_writing(pids: Iterable[int]) -> set[str]:
             )
             if is_result and (pid, path) not in seen:
                 seen.add((pid, path))  # the kernel lists all locks of the file, perhaps thousands, each time
-                flags = _read_file(pid, f"fdinfo/{number}", 256).split(b"flags:", 1)[1].split()[0]
+                flags = procfs.read_file(pid, f"fdinfo/{number}", 256).split(b"flags:", 1)[1].split()[0]
                 if int(flags, 8) & (os.O_ACCMODE | os.O_APPEND) == os.O_WRONLY:
                     paths.add(path)
     return paths

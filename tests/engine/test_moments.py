@@ -396,7 +396,8 @@ time.sleep(600)
 """
 
 
-async def test_the_engine_goes_on_while_a_debugger_holds_a_worker_that_has_ended() -> None:
+@pytest.mark.parametrize("kill", [False, True], ids=["which quits", "for ever"])
+async def test_the_engine_goes_on_while_a_debugger_holds_a_worker_that_has_ended(kill: bool) -> None:
     """Its parent, the engine, cannot wait for it before the debugger has."""
     async with running(spec_for("--lines", "1000000", cpu=2, restart=RestartMode.NEVER)) as run:
         await run.until(lambda _: run.worker("cpu0").pid and run.worker("cpu1").pid)
@@ -411,6 +412,11 @@ async def test_the_engine_goes_on_while_a_debugger_holds_a_worker_that_has_ended
         await eventually(lambda: psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
         await run.client.act(Action.STOP, "cpu1")
         await run.until_state("cpu1", STOPPED)
+        if kill:
+            await run.client.act(Action.KILL, "cpu0")
+            failed = await run.until_state("cpu0", FAILED)
+            assert failed.reason == f"survives SIGKILL: process {pid} (state Z); held by a debugger"
         debugger.kill()
-        await run.until_state("cpu0", FAILED)
+        failed = await run.until_state("cpu0", FAILED)
+        assert failed.newest.exit_code == (None if kill else -signal.SIGKILL)
         await debugger.wait()

@@ -20,6 +20,7 @@ from gmg_tui.engine.attempts.process import Process, adopt_orphans
 from gmg_tui.engine.output.pipes import Pipes
 from gmg_tui.machine import processes
 from gmg_tui.machine.processes import Scans
+from tests import leaderless
 
 from .harness import lives
 
@@ -85,6 +86,17 @@ async def test_a_process_that_ignores_sigint_and_sigterm_is_killed() -> None:
     code = "import signal,time\nfor s in 2, 15: signal.signal(s, signal.SIG_IGN)\nprint('up')\ntime.sleep(60)"
     run = await Run().start(code)
     await _printed(run, b"up")
+    await run.stop()
+    assert run.sent == ["SIGINT", "SIGTERM", "SIGKILL"]
+    assert run.process.exit_code == -signal.SIGKILL
+
+
+@pytest.mark.process
+async def test_a_process_whose_first_thread_has_ended_is_killed() -> None:
+    run = Run()
+    await run.process.start((sys.executable, leaderless.__file__, "1", "deaf"), cwd="/", env=ENV)
+    await _printed(run, b"up")
+    assert not run.process.has_ended
     await run.stop()
     assert run.sent == ["SIGINT", "SIGTERM", "SIGKILL"]
     assert run.process.exit_code == -signal.SIGKILL

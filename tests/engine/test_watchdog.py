@@ -12,6 +12,7 @@ import pytest
 
 from gmg_tui.engine.watchdog import client
 from gmg_tui.engine.watchdog import process as watchdog
+from tests import leaderless
 from tests.patience import LONG_S, eventually
 
 _SLEEP = ("sleep", "600")
@@ -55,6 +56,18 @@ def test_workers_are_ended_and_a_group_with_a_reused_number_is_not(
         assert helper.wait(LONG_S) < 0
     assert stranger.poll() is None
     assert str(stranger.pid) not in ended.stderr
+
+
+@pytest.mark.process
+def test_workers_whose_first_thread_has_ended_are_ended() -> None:
+    with (
+        leaderless.started(process_group=0) as worker,
+        leaderless.started(process_group=0, env={**os.environ, "GMG_SESSION_ID": "test-leaderless"}) as helper,
+    ):
+        lines = f"test-leaderless\n+{worker.pid} {watchdog.read_start(worker.pid)}\n"
+        command = (sys.executable, "-I", "-S", watchdog.__file__)
+        subprocess.run(command, input=lines, text=True, timeout=LONG_S, check=True)
+        assert (worker.wait(LONG_S), helper.wait(LONG_S)) == (-signal.SIGTERM, -signal.SIGTERM)
 
 
 @pytest.mark.process

@@ -16,6 +16,7 @@ from gmg_tui.machine import processes
 from gmg_tui.machine.gpu.processes import describe
 from gmg_tui.machine.processes import Proc, Table
 from gmg_tui.model import GpuProcess
+from tests import leaderless
 from tests.patience import LONG_S
 
 _DECLARE = """
@@ -102,6 +103,22 @@ def test_a_process_that_declares_all_memory_as_its_arguments_exhausts_no_reader(
         (described,) = describe((GpuProcess(pid=process.pid),))
         assert (described.command, described.name) == (None, processes.command_name(process.pid))
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 100 << 10
+
+
+@pytest.mark.process
+def test_a_process_whose_first_thread_has_ended_is_alive_until_the_others_have() -> None:
+    with leaderless.started() as process:
+        proc = processes.read(process.pid)
+        assert proc is not None
+        assert proc.is_alive
+        assert proc.rss_mib > 1.0
+        assert processes.read_variable(process.pid, "PATH") == os.environ["PATH"]
+        assert "leaderless.py" in processes.command_line(process.pid)
+        assert processes.send_signal(proc, signal.SIGKILL)
+        assert os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT) is not None
+        zombie = processes.read(process.pid)
+        assert zombie is not None
+        assert (zombie.is_alive, zombie.state) == (False, "Z")
 
 
 @pytest.mark.process

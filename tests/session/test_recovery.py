@@ -22,6 +22,7 @@ from gmg_tui.machine.processes import Proc
 from gmg_tui.model import Queue, Session, Snapshot, Worker, WorkerState
 from gmg_tui.session import session_record
 from gmg_tui.session.store import database
+from tests import leaderless
 from tests.cli.scripted import WORKER, ScriptedEngine, environ, gmg
 from tests.patience import alive
 
@@ -202,6 +203,15 @@ def test_no_worker_of_a_lost_session_uses_the_cpu() -> None:
     worker = Worker("cpu0", 0, WorkerState.RUNNING, 1.0, cpu_pct=80.0, memory_rss_mib=11.0)
     (lost,) = Snapshot(2.0, 1.0, (worker,)).after_loss(sessions.ENGINE_DIED).workers
     assert (lost.state, lost.cpu_pct, lost.memory_rss_mib) == (WorkerState.FAILED, None, None)
+
+
+def test_a_process_whose_first_thread_has_ended_is_found_and_one_that_has_ended_is_not() -> None:
+    session = structs.replace(ScriptedEngine().session, id=f"{os.getpid():x}e")  # not that of another run of this test
+    with leaderless.started(env=environ(GMG_SESSION_ID=session.id)) as process:
+        assert [found.pid for found in sessions.processes_of(session)] == [process.pid]
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert sessions.processes_of(session) == []
 
 
 def test_a_process_that_runs_gmg_tui_itself_is_spared() -> None:

@@ -175,7 +175,7 @@ class Process:
         except ProcessLookupError:
             return True  # reaped; asyncio is about to report it
         proc = processes.read(self.pid)
-        return proc is not None and proc.state in "ZX"
+        return proc is not None and not proc.is_alive
 
     def members(self, table: processes.Table) -> list[Proc]:
         """Returns the live processes of this attempt."""
@@ -227,14 +227,15 @@ class Process:
             self.sent = f"{number.name} sent, waiting up to {units.span(wait_s)}"
             self._changed()
             remaining = await self._signal_others(number, wait_s)
-            if remaining == []:
+            if remaining == [] and self.exit_code is not None:
                 self._reap()
                 return
         if not remaining and self.exit_code is None and (leader := processes.read(self.pid)) is not None:
             remaining = [leader]
         if remaining:
             pids = ", ".join(f"{proc.pid} (state {proc.state})" for proc in remaining)
-            self.survivors = f"survives SIGKILL: process {pids}; stuck in the kernel"
+            where = "stuck in the kernel" if any(proc.is_alive for proc in remaining) else "held by a debugger"
+            self.survivors = f"survives SIGKILL: process {pids}; {where}"
             _log.warning("%s", self.survivors)
             self.unkillable.set()
             self._changed()

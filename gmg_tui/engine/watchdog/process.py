@@ -3,7 +3,7 @@
 The engine sends the session's ID to standard input, as other users could see an argument in `ps` and give it to processes
 of their own. It then sends the start and end of each process group. Standard input closes when the engine ends for any reason;
 after a normal end no worker is left. If an argument gives a number of seconds, the engine also sends empty lines as signs of
-life, and counts as ended after so many without one. To stay small, it imports nothing from the project (`python -I -S` takes about 7 MiB).
+life, and counts as ended after so many without one. To stay small, it imports only `procfs` from the project (`python -I -S` takes about 7 MiB).
 """
 
 import os
@@ -15,6 +15,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from threading import Thread
 
+sys.path.append(__file__.rsplit("/", 4)[0])  # `-S` leaves out the folder of packages
+from gmg_tui.machine import procfs
+
 _SIGNAL_STEPS = ((signal.SIGINT, 5.0), (signal.SIGTERM, 2.0), (signal.SIGKILL, 2.0))
 """Signals, each with the seconds to wait after it: less than the engine waits, as nobody reads the workers' output."""
 _CHECK_INTERVAL_S = 0.1
@@ -22,25 +25,15 @@ _ENVIRON_TIMEOUT_S = 1.0
 """Time limit for reading environments: processes in a hung driver may block it."""
 _MAX_ENVIRON_BYTES = 8 << 20
 """Limit on reading an environment, which a process can make as large as its memory."""
-_DEAD_STATES = (b"Z", b"X")
 
 Key = tuple[int, int]
 """A process's PID and start (ticks since boot), which together are unique."""
 
 
-def _read_stat(pid: int) -> list[bytes]:
-    """Returns the fields of `/proc/PID/stat` after the name (proc(5)). Raises `OSError` if there is no such process."""
-    file = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
-    try:
-        return os.read(file, 4096).rpartition(b")")[2].split()
-    finally:
-        os.close(file)
-
-
 def read_start(pid: int) -> int:
     """Returns the start of a process in ticks since boot; 0 if there is no such process."""
     try:
-        return int(_read_stat(pid)[19])
+        return int(procfs.read_stat(pid)[procfs.START])
     except (OSError, IndexError):
         return 0
 
@@ -80,9 +73,9 @@ class _Processes:
             if not name.isdigit() or int(name) == os.getpid():
                 continue
             with suppress(OSError, IndexError):  # it is gone
-                fields = _read_stat(int(name))
-                if fields[0] not in _DEAD_STATES:
-                    groups[int(name), int(fields[19])] = int(fields[2])
+                fields = procfs.read_stat(int(name))
+                if fields[0] not in procfs.DEAD_STATES:
+                    groups[int(name), int(fields[procfs.START])] = int(fields[2])
         # Once a group has ended, its number may be reused, but by a leader with a different start.
         self._groups |= {group for group, start in self._leaders if read_start(group) == start}
         found = {key for key, group in groups.items() if group in self._groups}
@@ -96,8 +89,8 @@ class _Processes:
     def _read_environments(self, keys: list[Key]) -> None:
         for key in keys:
             self._reading.add(key)
-            with suppress(OSError), open(f"/proc/{key[0]}/environ", "rb") as file:  # noqa: PTH123 - without pathlib
-                if self._mark in b"\0%s\0" % file.read(_MAX_ENVIRON_BYTES):
+            with suppress(OSError):  # it is gone, or another user's
+                if self._mark in b"\0%s\0" % procfs.read_file(key[0], "environ", _MAX_ENVIRON_BYTES):
                     self._marked.add(key)
             self._reading.discard(key)
 
