@@ -154,10 +154,11 @@ class Observer:
     def _reap(self, table: Table) -> None:
         """Reaps adopted orphans.
 
-        Asyncio reaps the processes it started within milliseconds; a child that is a zombie in two scans in a row is
-        an adopted one.
+        Asyncio reaps the processes it started within milliseconds once that is possible; a child that could be reaped
+        at two scans in a row is an adopted one.
         """
-        zombies = frozenset(proc.pid for proc in table.children(os.getpid()) if proc.state == "Z")
+        children = table.children(os.getpid())
+        zombies = frozenset(proc.pid for proc in children if not proc.is_alive and _is_reapable(proc.pid))
         for pid in zombies & self._zombies:
             with suppress(ChildProcessError):  # asyncio was quicker
                 os.waitpid(pid, os.WNOHANG)
@@ -327,6 +328,14 @@ def _with_newest_checkpoint(view: Worker) -> Worker:
     if len(view.newest.checkpoints) < 2:
         return view
     return structs.replace(view, newest=structs.replace(view.newest, checkpoints=view.newest.checkpoints[-1:]))
+
+
+def _is_reapable(pid: int) -> bool:
+    """True if a child can be reaped; False while a debugger holds it, and once it has been reaped."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return False
 
 
 def _find_written(saved: Sequence[str], pids: Sequence[int]) -> set[str]:

@@ -2,6 +2,9 @@
 
 import asyncio
 import contextlib
+import os
+import signal
+import subprocess
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +22,7 @@ from gmg_tui.engine.records.recorder import Recorder, _Occupant
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.jobs.job_queue import JobQueue
+from gmg_tui.machine.processes import scan
 from gmg_tui.model import (
     AlertAction,
     Attempt,
@@ -38,6 +42,7 @@ from gmg_tui.session import STORE
 from gmg_tui.session.client import EngineClient, answering
 from gmg_tui.session.protocol import Action
 from gmg_tui.session.store import database
+from tests import leaderless
 from tests.patience import LONG_S, eventually
 from tests.workers import worker_of
 
@@ -389,3 +394,19 @@ def test_the_record_of_a_job_has_an_attempt_that_not_all_ranks_have_begun() -> N
         workers = cast("Any", (lead, other))
         last = Recorder._record(_Occupant(JobRecord(1, "job-1", slot="n1/cpu0"), workers)).last
         assert (last.number, len(last.checkpoints)) == (2, 1)
+
+
+def test_only_children_that_nothing_else_waits_for_are_reaped() -> None:
+    """One whose first thread has ended, or that a debugger holds, is a zombie for long before it can be reaped."""
+    observer = cast("Observer", SimpleNamespace(_zombies=frozenset()))
+    with leaderless.started() as awaited:
+        orphan = subprocess.Popen(["true"])
+        os.waitid(os.P_PID, orphan.pid, os.WEXITED | os.WNOWAIT)
+        Observer._reap(observer, scan())
+        awaited.kill()
+        os.waitid(os.P_PID, awaited.pid, os.WEXITED | os.WNOWAIT)
+        Observer._reap(observer, scan())
+        assert awaited.wait() == -signal.SIGKILL
+        with pytest.raises(ChildProcessError):
+            os.waitpid(orphan.pid, 0)
+    orphan.wait()
