@@ -21,7 +21,7 @@ import gmg_tui
 from gmg_tui import session as sessions
 from gmg_tui.cli.prestart import PrestartedEngine
 from gmg_tui.machine.files import open_for_reading
-from gmg_tui.machine.folders import home, make_private, remove_own
+from gmg_tui.machine.folders import OpenFolder, home, make_private
 from gmg_tui.model import AgentSpec, RunSpec
 from gmg_tui.model.errors import GmgError
 
@@ -83,6 +83,7 @@ def _connect_or_start(line: bytes) -> socket.socket:
     if agent_spec.replaces:
         _end_earlier_agent(agent_spec)
     make_private(folder)
+    new_folder = OpenFolder.open(folder)
     shares_folder = False
     with suppress(OSError, UnicodeDecodeError):
         engine_id = open_for_reading(Path(spec.folder, sessions.NODE_MARK)).read(_CHUNK_BYTES).decode()
@@ -102,7 +103,7 @@ def _connect_or_start(line: bytes) -> socket.socket:
         is_locked = sessions.is_locked(folder)
         if start_error is not None and (time.monotonic() >= deadline or not is_locked):
             if not is_locked:  # else an agent is running that does not answer
-                remove_own(folder)
+                sessions.remove_new(new_folder)
             raise GmgError(start_error, 1)
         time.sleep(_POLL_S)  # another `gmg-tui agent` is starting it
     return connection

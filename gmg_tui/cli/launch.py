@@ -19,7 +19,7 @@ from gmg_tui.cli.attach import await_end, check_terminal, conclude, is_terminal,
 from gmg_tui.cli.prestart import PrestartedEngine
 from gmg_tui.cli.printing import note, waiting
 from gmg_tui.machine.files import open_regular
-from gmg_tui.machine.folders import remove_own
+from gmg_tui.machine.folders import OpenFolder
 from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import interpreter, torchrun
@@ -98,28 +98,29 @@ class _Signals:
             self.engine.process.send_signal(number)
 
 
-def start(options: Options, create_spec: Callable[[], RunSpec], *, engine: PrestartedEngine) -> int:
+def start(
+    options: Options, create_spec: Callable[[], tuple[RunSpec, OpenFolder | None]], *, engine: PrestartedEngine
+) -> int:
     """Starts the engine of a session, and shows the session as `options` specify; returns the exit status.
 
-    `create_spec` makes or reuses the session's folder, and returns the spec. Raises `GmgError` if the session cannot be
-    started (a new folder is removed), or its engine died (the folder is kept).
+    `create_spec` returns the spec, and the session's folder if it has made one. Raises `GmgError` if the session cannot
+    be started (a new folder is removed), or its engine died (the folder is kept).
     """
     headless = options.headless or not is_terminal()
     if not headless and not options.detach:
         check_terminal(os.environ)
     with _Signals() as signals:
-        spec = create_spec()
-        is_new = not Path(spec.folder, sessions.RECORD).exists()
+        spec, new_folder = create_spec()  # open until this process ends, so that no other folder gets its inode
         try:
-            reply = _launch(engine, spec, options, signals, headless=headless, is_new=is_new)
+            reply = _launch(engine, spec, options, signals, headless=headless, new_folder=new_folder)
             signals.check()
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 signals.raise_at_once()
                 note("stopping the engine (ctrl+c again kills it)")
             engine.cancel()
-            if is_new and not isinstance(error, _DiedError):
-                remove_own(Path(spec.folder))
+            if new_folder is not None and not isinstance(error, _DiedError):
+                sessions.remove_new(new_folder)
             raise
         signals.engine = engine
         try:
@@ -147,18 +148,28 @@ def _interpreter_notes(spec: RunSpec) -> tuple[str, ...]:
 
 
 def _launch(
-    engine: PrestartedEngine, spec: RunSpec, options: Options, signals: _Signals, *, headless: bool, is_new: bool
+    engine: PrestartedEngine,
+    spec: RunSpec,
+    options: Options,
+    signals: _Signals,
+    *,
+    headless: bool,
+    new_folder: OpenFolder | None,
 ) -> _Reply:
     """Sends the spec, and waits until the engine listens. Raises `GmgError` if the engine dies or refuses the run."""
     has_screen = not (headless or options.detach)  # the engine briefly holds the workers back for the first frame
-    flags = [b"confirm", *([b"fresh"] if is_new else []), *([b"viewer"] if has_screen else [])]
+    flags = [
+        "confirm",
+        *([f"new:{new_folder.id}"] if new_folder is not None else []),
+        *(["viewer"] if has_screen else []),
+    ]
     try:
         encoded_spec = msgspec.json.encode(spec)
     except UnicodeEncodeError as error:
         shown = os.fsencode(error.object).decode(errors="backslashreplace")
         raise GmgError(f"{shown} is not UTF-8, so gmg-tui cannot pass it on; rename it, or use another") from None
     signals.check()
-    engine.send_spec(encoded_spec + b"\n" + b" ".join(flags) + b"\n")
+    engine.send_spec(encoded_spec + f"\n{' '.join(flags)}\n".encode())
     signals.unblock_hangup()
     if not options.detach:
         _import_viewer(headless=headless)

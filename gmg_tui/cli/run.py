@@ -13,6 +13,7 @@ from gmg_tui.cli.prestart import PrestartedEngine
 from gmg_tui.cli.printing import note, waiting
 from gmg_tui.cli.run_spec import check_options, check_queue_options, check_script, create_session, load_for_resume
 from gmg_tui.jobs import argument_placeholders as placeholders
+from gmg_tui.machine.folders import OpenFolder
 from gmg_tui.model import RunSpec, Session, SweepSpec, TuneSpec
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import interpreter
@@ -102,9 +103,9 @@ def tune(options: Options, engine: PrestartedEngine, program: Program | None) ->
         raise GmgError(f"the arguments have no {placeholder}: write it in place of the number, as in: {example}")
     placeholders.check_names(texts, (tune_spec.variable, *placeholders.WORKER_NAMES, *placeholders.JOB_NAMES))
 
-    def create_spec() -> RunSpec:
-        spec = create_session(options, fields, program, named_after="tune", jobs=())
-        return structs.replace(spec, tune=tune_spec, sweep=SweepSpec(timeout_s=tune_spec.trial_time_s))
+    def create_spec() -> tuple[RunSpec, OpenFolder]:
+        spec, folder = create_session(options, fields, program, named_after="tune", jobs=())
+        return structs.replace(spec, tune=tune_spec, sweep=SweepSpec(timeout_s=tune_spec.trial_time_s)), folder
 
     return start(options, create_spec, engine=engine)
 
@@ -121,7 +122,7 @@ def _resume(options: Options, engine: PrestartedEngine) -> int:
     tune = structs.replace(session.spec.tune, **{field: getattr(given_spec, field) for field in changed})
     spec = structs.replace(session.spec, tune=tune, sweep=SweepSpec(timeout_s=tune.trial_time_s))
     check_comparable(session)
-    return start(options, lambda: spec, engine=engine)
+    return start(options, lambda: (spec, None), engine=engine)
 
 
 def check_comparable(session: Session) -> None:

@@ -14,7 +14,7 @@ from msgspec import structs
 from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note
 from gmg_tui.diagnosis.kinds import KINDS
-from gmg_tui.machine.folders import remove_own
+from gmg_tui.machine.folders import OpenFolder
 from gmg_tui.machine.gpu.selection import wants_free
 from gmg_tui.model import AlertAction, DdpSpec, JobRecord, NodesSpec, RestartMode, RunSpec, Session, StartMode, units
 from gmg_tui.model.errors import GmgError, suggest
@@ -91,14 +91,15 @@ def create_session(
     *,
     named_after: str | None = None,
     jobs: Sequence[JobRecord] | None = None,
-) -> RunSpec:
-    """Creates a session's folder, with a store if `jobs` is given, and returns the spec with the checked `fields`.
+) -> tuple[RunSpec, OpenFolder]:
+    """Creates a session's folder, with a store if `jobs` is given; returns the spec with the checked `fields`, and the folder.
 
     Without `--name`, the session is named after `named_after`, by default the script. Raises `GmgError`.
     """
     if torchrun.is_torchrun(program.script, module=program.module) and fields["ddp"] is not None:
         raise GmgError(f"{program.script}: --ddp replaces torchrun; give the script itself: --ddp TRAIN.py")
     folder = sessions.create(options.name, named_after or program.script)
+    new_folder = OpenFolder.open(folder)
     try:
         socket = sessions.socket_path(folder.name)
         if jobs is not None:
@@ -106,11 +107,11 @@ def create_session(
 
             reader.create(folder / sessions.STORE, tuple(jobs))
     except BaseException:
-        remove_own(folder)
+        sessions.remove_new(new_folder)
         raise
     host = os.uname().nodename
     location: dict[str, Any] = {"name": folder.name, "folder": str(folder), "socket": str(socket), "host": host}
-    return RunSpec(**program._asdict(), **location, **fields)
+    return RunSpec(**program._asdict(), **location, **fields), new_folder
 
 
 def load_for_resume(options: Options, command: str, fixed: str) -> Session:

@@ -20,6 +20,7 @@ from gmg_tui.jobs.argument_placeholders import as_text, fill, names_in, values_f
 from gmg_tui.jobs.sweep import plan
 from gmg_tui.jobs.sweep.settings import Settings, from_options, parse_sets, read
 from gmg_tui.machine.files import open_for_reading, write_atomic
+from gmg_tui.machine.folders import OpenFolder
 from gmg_tui.model import JobRecord, RunSpec, Session, Slot, SweepSpec, WorkerState, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.results import table as tables
@@ -79,9 +80,9 @@ def sweep(options: Options, engine: PrestartedEngine, file: str | None, program:
         return 0
     sweep_spec = SweepSpec(file=None if file is None else str(Path(file).absolute()))
 
-    def create_spec() -> RunSpec:
-        spec = run_spec.create_session(options, fields, program, named_after=file, jobs=planned.jobs)
-        return plan.apply(structs.replace(spec, sweep=sweep_spec), settings)
+    def create_spec() -> tuple[RunSpec, OpenFolder]:
+        spec, folder = run_spec.create_session(options, fields, program, named_after=file, jobs=planned.jobs)
+        return plan.apply(structs.replace(spec, sweep=sweep_spec), settings), folder
 
     return start(options, create_spec, engine=engine)
 
@@ -111,7 +112,7 @@ def _resume(options: Options, engine: PrestartedEngine) -> int:
                 write_atomic(Path(spec.summary), file)
         finished = all(job.state is WorkerState.FINISHED for job in jobs)
         return conclude(spec, 1 if failed else 0 if finished else 130, options.given.get("best"))
-    return start(options, lambda: spec, engine=engine)
+    return start(options, lambda: (spec, None), engine=engine)
 
 
 def list_jobs(program: Program, jobs: Sequence[JobRecord], *, total: int) -> None:

@@ -2,7 +2,8 @@
 
 The second line may hold flags. With `viewer`, the workers wait briefly for the first frame of an expected screen. With
 `confirm`, nothing runs until a third line confirms that the reply was read; if standard input ends instead, the
-launcher is gone and the session ends. With `fresh`, the session's folder, made for this engine, is then removed.
+launcher is gone and the session ends. With `new:DEVICE:INODE`, the session's folder, made by the launcher, is then
+removed; nothing runs if another folder has replaced it.
 
 Progress lines such as `{"progress": "1 of 2 nodes has answered"}` may precede the reply, which is one line of JSON:
 `{"ok": true, "warnings": [...], "socket": "its path"}` or `{"ok": false, "error": "…", "exit_code": 2}`.
@@ -27,7 +28,7 @@ from gmg_tui.engine.hardware import Hardware
 from gmg_tui.engine.main import Engine
 from gmg_tui.engine.output.logs import LogHandler, LogWriter
 from gmg_tui.engine.records.session_files import lock
-from gmg_tui.machine.folders import remove_own
+from gmg_tui.machine.folders import OpenFolder
 from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis.environ import WORKER_VARIABLES
@@ -60,11 +61,22 @@ def _pause(text: str, lines: Sequence[str]) -> None:
         raise BrokenPipeError
 
 
-async def _run(engine: Engine, words: list[bytes]) -> None:
+def _open_new(folder: Path, words: list[bytes]) -> OpenFolder | None:
+    """Opens the session's folder if the launcher made it. Raises `GmgError` if another has replaced it."""
+    folder_ids = [word.removeprefix(b"new:").decode() for word in words if word.startswith(b"new:")]
+    if not folder_ids:
+        return None
+    new_folder = OpenFolder.open(folder)
+    if new_folder.id not in folder_ids:
+        raise GmgError(f"{folder} has been removed", 1)
+    return new_folder
+
+
+async def _run(engine: Engine, words: list[bytes], new_folder: OpenFolder | None) -> None:
     socket = await engine.start(_report)
     _reply(ok=True, warnings=engine.warnings, socket=socket)
     if b"confirm" in words and not await _wait_for_confirmation(engine.shutdown_requested):
-        await engine.cancel(fresh=b"fresh" in words)
+        await engine.cancel(new_folder)
     else:
         await engine.run()
 
@@ -100,6 +112,7 @@ def _main(logs: LogWriter) -> None:
             return  # the launcher is gone
         spec = msgspec.json.decode(spec_json, type=RunSpec)
         lock(Path(spec.folder))
+        new_folder = _open_new(Path(spec.folder), words)
         log_format = "%(asctime)s %(levelname)s %(name)s: %(message)s"
         logging.basicConfig(handlers=[LogHandler(logs)], level=logging.INFO, format=log_format)
         hardware = Hardware.find(spec, _pause) if spec.nodes is None else Hardware((), None)
@@ -109,8 +122,8 @@ def _main(logs: LogWriter) -> None:
         _reply(ok=False, error=str(error), exit_code=error.exit_code)
         return
     except BrokenPipeError:  # the launcher is gone
-        if b"fresh" in words:
-            remove_own(Path(spec.folder))
+        if new_folder is not None:
+            new_folder.remove()
         return
     except (OSError, msgspec.MsgspecError) as error:
         _reply(ok=False, error=f"the engine cannot start: {error}", exit_code=1)
@@ -122,7 +135,7 @@ def _main(logs: LogWriter) -> None:
             asyncio.set_child_watcher(asyncio.ThreadedChildWatcher())
     try:
         engine = Engine(spec, hardware, logs, expect_viewer=b"viewer" in words)
-        asyncio.run(_run(engine, words))
+        asyncio.run(_run(engine, words, new_folder))
     except GmgError as error:
         _reply(ok=False, error=str(error), exit_code=error.exit_code)
     except asyncio.CancelledError:

@@ -38,7 +38,7 @@ from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.jobs.job_queue import restore_queue
 from gmg_tui.machine.blocking_calls import begin, in_daemon_thread
-from gmg_tui.machine.folders import remove_own
+from gmg_tui.machine.folders import OpenFolder, remove_own
 from gmg_tui.machine.gpu import egl
 from gmg_tui.machine.gpu.sampler import Sampler
 from gmg_tui.model import GpuSample, OccurrenceKind, RunSpec, Session
@@ -240,13 +240,13 @@ class Engine:
             self._loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)
 
-    async def cancel(self, *, fresh: bool) -> None:
-        """Ends without running anything. Removes the folder of a `fresh` session; records any other as ended."""
+    async def cancel(self, new_folder: OpenFolder | None) -> None:
+        """Ends without running anything. Removes the folder of a new session; records any other as ended."""
         _log.info("the session is cancelled: the launcher is gone, or a signal came first")
         self._egl.cancel()
         await self._conclude()
-        if fresh:
-            await in_daemon_thread(remove_own, Path(self._spec.folder))
+        if new_folder is not None:
+            await in_daemon_thread(new_folder.remove)
 
     async def _close_nvml(self) -> None:
         """Shuts NVML down, unless the driver hangs."""

@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from gmg_tui.machine.files import components, write_atomic
 
@@ -101,13 +101,24 @@ def foreign_owner(path: Path, names: Collection[str]) -> tuple[Path, str] | None
     return None
 
 
-class LockedFolder(NamedTuple):
-    """A folder that `remove_abandoned` keeps while this process holds its lock."""
+class OpenFolder(NamedTuple):
+    """A folder with a descriptor, which never refers to another folder of that name, and may hold the folder's lock."""
 
     path: Path
     descriptor: int
 
-    def restore(self) -> "LockedFolder":
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Opens the folder at `path`, which must not be a link. Raises `OSError`."""
+        return cls(path, os.open(path, _FOLDER_FLAGS))
+
+    @property
+    def id(self) -> str:
+        """The device and inode, which no other folder has while this one is open."""
+        status = os.fstat(self.descriptor)
+        return f"{status.st_dev}:{status.st_ino}"
+
+    def restore(self) -> "OpenFolder":
         """Returns itself, or the folder made and locked again if it was removed. Raises `OSError`."""
         if os.fstat(self.descriptor).st_nlink:
             return self
@@ -118,8 +129,8 @@ class LockedFolder(NamedTuple):
         os.close(self.descriptor)
         return folder
 
-    def remove(self, max_entries: int) -> None:
-        """Removes up to `max_entries` entries, then the folder if it is empty; releases the lock. Ignores errors."""
+    def remove(self, max_entries: int | None = None) -> None:
+        """Removes up to `max_entries` entries, then the folder if it is empty; closes the descriptor. Ignores errors."""
         with suppress(OSError):
             empty_folder(self.descriptor, max_entries)
             self.path.rmdir()
@@ -243,7 +254,7 @@ def make_private(folder: Path) -> None:
     check_own(folder)  # another user may have been faster
 
 
-def make_locked(parent: Path, prefix: str) -> LockedFolder:
+def make_locked(parent: Path, prefix: str) -> OpenFolder:
     """Creates a private folder in `parent`, which may be shared, and locks it. Raises `OSError`."""
     check_own(parent, shared=True)
     for _ in range(_MAX_CREATE_ATTEMPTS):
@@ -274,7 +285,7 @@ def remove_abandoned(parent: Path, prefix: str, is_wanted: Callable[[str, int], 
                     folder.remove(_MAX_REMOVED_ENTRIES)
 
 
-def _lock(path: Path) -> LockedFolder | None:
+def _lock(path: Path) -> OpenFolder | None:
     """Locks a private folder of this user. Returns None if it is not one, or another process locked or removed it."""
     with ExitStack() as stack, suppress(OSError):
         descriptor = os.open(path, _FOLDER_FLAGS)
@@ -284,7 +295,7 @@ def _lock(path: Path) -> LockedFolder | None:
         is_private = status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) == 0o700
         if is_private and os.path.samestat(status, path.lstat()):
             stack.pop_all()
-            return LockedFolder(path, descriptor)
+            return OpenFolder(path, descriptor)
     return None
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from gmg_tui.machine.files import open_regular
 from gmg_tui.machine.folders import (
+    OpenFolder,
     check_own,
     distrust,
     homes,
@@ -164,6 +165,12 @@ def create(name: str | None, script: str) -> Path:
     except OSError as error:
         raise GmgError(f"cannot write to the state folder {parent}: {error.strerror}; set XDG_STATE_HOME", 1) from error
     raise GmgError(f"--name {name}: a session of that name exists; choose another, or: gmg-tui rm {name}")
+
+
+def remove_new(folder: OpenFolder) -> None:
+    """Removes the folder of a session that failed to start, unless another engine is running there. Ignores errors."""
+    with suppress(OSError, GmgError), os.fdopen(lock(folder.path)):
+        folder.remove()
 
 
 def socket_path(name: str) -> Path:

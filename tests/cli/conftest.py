@@ -12,6 +12,7 @@ import pytest
 
 from gmg_tui import session as sessions
 from gmg_tui.cli import launch
+from gmg_tui.machine.folders import OpenFolder
 from gmg_tui.model import JobRecord, RunSpec
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import STORE
@@ -64,9 +65,11 @@ class Asked:
         self.fresh: list[bool] = []
         self.jobs: list[list[JobRecord]] = []
 
-    def launch(self, engine: object, spec: RunSpec, *_: object, is_new: bool, **__: object) -> NoReturn:
+    def launch(
+        self, engine: object, spec: RunSpec, *_: object, new_folder: OpenFolder | None, **__: object
+    ) -> NoReturn:
         self.specs.append(spec)
-        self.fresh.append(is_new)
+        self.fresh.append(new_folder is not None)
         store = Path(spec.folder) / STORE
         self.jobs.append(reader.load_jobs(store) if store.exists() else [])
         raise launch._DiedError("far enough")  # the session's folder stays

@@ -1,6 +1,7 @@
 """Starting an engine that crashes, refuses, is slow, or is cancelled."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -13,8 +14,10 @@ import pytest
 
 from gmg_tui import session as sessions
 from gmg_tui.cli import launch, prestart
+from gmg_tui.machine.folders import OpenFolder
 from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
+from gmg_tui.session import paths
 from tests.cli.scripted import COMMAND, ROOT, WORKER, environ, gmg, options_of_run
 from tests.patience import LONG_S, wait_until
 
@@ -27,7 +30,7 @@ def spec(tmp_path: Path) -> RunSpec:
 
 def _start(spec: RunSpec) -> None:
     with prestart.PrestartedEngine() as engine:
-        launch.start(options_of_run(headless=True), lambda: spec, engine=engine)
+        launch.start(options_of_run(headless=True), lambda: (spec, OpenFolder.open(Path(spec.folder))), engine=engine)
 
 
 @pytest.mark.process
@@ -45,6 +48,31 @@ def test_a_refusal_is_reported_and_leaves_nothing_behind(spec: RunSpec, monkeypa
         _start(spec)
     assert refusal.value.exit_code == 2
     assert not Path(spec.folder).exists()
+
+
+@pytest.mark.process
+def test_a_refusal_leaves_a_folder_in_which_another_engine_runs(spec: RunSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prestart, "_BOOT", """print('{"ok": false, "error": "already running", "exit_code": 1}')""")
+    monkeypatch.setattr(paths, "_LOCK_TIMEOUT_S", 0.0)
+    descriptor = sessions.lock(Path(spec.folder))
+    with pytest.raises(GmgError, match="already running"):
+        _start(spec)
+    os.close(descriptor)
+    assert Path(spec.folder, sessions.ENGINE_LOG).exists()
+
+
+@pytest.mark.process
+def test_an_engine_neither_uses_nor_removes_a_folder_that_has_replaced_its_own(
+    spec: RunSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(spec.folder)
+    opened = OpenFolder.open(folder)
+    shutil.rmtree(folder)
+    other = sessions.create("far", "sim.py")
+    monkeypatch.setattr(OpenFolder, "open", lambda path: opened)
+    with pytest.raises(GmgError, match="far has been removed"):
+        _start(spec)
+    assert [path.name for path in other.iterdir()] == [sessions.LOGS, sessions.ENGINE_LOG]
 
 
 @pytest.mark.process

@@ -2,16 +2,21 @@
 
 import asyncio
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from msgspec import structs
 
 from gmg_tui import session as sessions
+from gmg_tui.cli import launch
 from gmg_tui.cli.attach import conclude
 from gmg_tui.model import Attempt, RestartMode, RunSpec, Session, StartMode, SweepSpec, WorkerState
+from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts import interpreter
 from gmg_tui.session import STORE, SUMMARY
 from gmg_tui.session.store import reader
 from gmg_tui.session.store.writer import StoreWriter
@@ -146,6 +151,28 @@ def test_a_resumed_sweep_keeps_settings_not_given_on_the_command_line(
     assert (spec.folder, spec.name, asked.fresh) == (old.folder, "old", [True, False, False])
     cpu = spec_of("sweep", "--resume", "old", "--cpu", "2")
     assert (cpu.cpu, cpu.gpus) == (2, None)
+
+
+def test_a_resumed_sweep_that_cannot_start_removes_no_new_session_of_its_name(
+    earlier: Callable[..., RunSpec], gmg: Gmg, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Path(earlier().folder, STORE)
+    jobs = store.read_bytes()
+
+    def replace(python: str) -> str:
+        """Do as `rm` and a new sweep of that name in another terminal."""
+        shutil.rmtree(store.parent)
+        sessions.create("old", "sim.py")
+        store.write_bytes(jobs)
+        return python
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise GmgError("an engine is already running", 1)
+
+    monkeypatch.setattr(interpreter, "check_python", replace)
+    monkeypatch.setattr(launch, "_launch", refuse)
+    assert gmg("sweep", "--resume", "old").stderr == "gmg-tui: an engine is already running\n"
+    assert store.exists()
 
 
 def test_a_sweep_whose_jobs_have_all_ended_prints_its_results(earlier: Callable[..., RunSpec], gmg: Gmg) -> None:

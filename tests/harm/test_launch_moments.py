@@ -14,7 +14,8 @@ import psutil
 import pytest
 
 from gmg_tui import session as sessions
-from gmg_tui.model import WorkerState
+from gmg_tui.machine.folders import OpenFolder
+from gmg_tui.model import RunSpec, WorkerState
 from gmg_tui.model.errors import GmgError
 from tests.cli.scripted import COMMAND
 from tests.engine.harness import FAKE, read_out, spec_for
@@ -107,6 +108,11 @@ def test_a_launcher_that_is_killed_leaves_all_workers_or_none(moment: str, words
     _end()
 
 
+def _new(spec: RunSpec) -> bytes:
+    """The flags for an engine whose launcher has made the folder."""
+    return f"confirm new:{OpenFolder.open(Path(spec.folder)).id}".encode()
+
+
 async def _unconfirmed(spec_text: bytes, words: bytes) -> asyncio.subprocess.Process:
     """An engine that has reported that it listens, and is not confirmed."""
     process = await asyncio.create_subprocess_exec(
@@ -123,7 +129,7 @@ async def _unconfirmed(spec_text: bytes, words: bytes) -> asyncio.subprocess.Pro
 @pytest.mark.parametrize("fresh", [True, False])
 async def test_an_engine_without_its_launcher_exits_before_it_starts_workers(fresh: bool) -> None:
     spec = spec_for(*STEPS)
-    process = await _unconfirmed(msgspec.json.encode(spec), b"confirm fresh" if fresh else b"confirm")
+    process = await _unconfirmed(msgspec.json.encode(spec), _new(spec) if fresh else b"confirm")
     process.stdin.close()
     await read_out(process)
     assert process.returncode == 0
@@ -135,7 +141,7 @@ async def test_an_engine_without_its_launcher_exits_before_it_starts_workers(fre
 
 async def test_an_engine_ended_before_its_confirmation_starts_nothing() -> None:
     spec = spec_for(*STEPS)
-    process = await _unconfirmed(msgspec.json.encode(spec), b"confirm fresh")
+    process = await _unconfirmed(msgspec.json.encode(spec), _new(spec))
     process.terminate()
     await read_out(process)
     assert process.returncode == 0

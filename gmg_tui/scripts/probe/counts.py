@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from gmg_tui.machine.folders import LockedFolder, make_locked, remove_abandoned, runtime_folder
+from gmg_tui.machine.folders import OpenFolder, make_locked, remove_abandoned, runtime_folder
 from gmg_tui.model import Checkpoint, Fps, Phase, Shares
 from gmg_tui.scripts.probe.reports import Metric, Reports, opened
 from gmg_tui.scripts.probe.site import gmg_probe as probe
@@ -209,7 +209,7 @@ class Counts:
         usual_pause_s: The longest usual pause between two steps, seconds.
     """
 
-    def __init__(self, folder: LockedFolder | None, trouble: str | None = None) -> None:
+    def __init__(self, folder: OpenFolder | None, trouble: str | None = None) -> None:
         self._locked, self.trouble = folder, trouble
         self._counters: dict[str, _Counter] = {}
         self._kept: dict[str, int] = {}
@@ -262,7 +262,7 @@ class Counts:
         """Returns the processes' new reports, like `Reports.read`; none after the end."""
         return self.reports.read(self._locked.descriptor) if self._locked is not None else ([], [])
 
-    def _restore(self, folder: LockedFolder) -> LockedFolder:
+    def _restore(self, folder: OpenFolder) -> OpenFolder:
         """Makes the folder again if it was removed, as by systemd at the user's last logout."""
         try:
             self._locked, self.trouble = folder.restore(), None
@@ -344,7 +344,7 @@ class Counts:
             self._locked = None
 
 
-def make_folder(session: str) -> LockedFolder | None:
+def make_folder(session: str) -> OpenFolder | None:
     """Creates an attempt's folder, private to the user and in memory if possible; removes folders of killed engines.
 
     Returns None if no folder can be created, or all disks are full: the attempt then runs without a probe.
@@ -360,7 +360,7 @@ def make_folder(session: str) -> LockedFolder | None:
     return None
 
 
-def _reserve(folder: LockedFolder) -> None:
+def _reserve(folder: OpenFolder) -> None:
     """Creates the file of saved files, so that it keeps a page of memory. Raises `OSError` if there is not enough room."""
     descriptor = os.open(SAVED, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder.descriptor)
     try:
