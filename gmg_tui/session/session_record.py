@@ -225,6 +225,8 @@ def inspect(folder: Path) -> SessionEntry | None:
     if not running and not is_local and record.ended is None:
         running = abs(_disk_time(folder.parent) - written) <= SILENT_S  # the disk's clock may have gone back
         record = record if running else record.after_loss(written)
+    # A forged record without an ID could name the socket of another session, whose engine would obey.
+    running = running and record.session.id != ""
     state = "running" if running else "lost" if record.ended is None or record.lost else "ended"
     return SessionEntry(folder.name, folder, state, record, written, is_local)
 

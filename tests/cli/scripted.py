@@ -56,7 +56,7 @@ class ScriptedEngine:
             sweep=sweep,
         )
         made = tuple(Slot(slot) for slot in slots)
-        self.session = Session(spec, made, os.getpid(), time.time(), gmg_tui.__version__)
+        self.session = Session(spec, made, os.getpid(), time.time(), gmg_tui.__version__, os.urandom(8).hex())
         self.snapshot = Snapshot(
             time=time.time(),
             elapsed_s=0.0,

@@ -10,6 +10,7 @@ import pexpect
 import pytest
 from msgspec.structs import replace
 
+from gmg_tui import session as sessions
 from gmg_tui.model import Alert, Fps, JobRecord, NodeView, Rank, Severity, SweepSpec, WorkerState
 from tests.cli.scripted import COMMAND, Done, ScriptedEngine, environ, in_process
 from tests.patience import LONG_S
@@ -187,6 +188,15 @@ async def test_stop_and_attach_without_a_running_session_fail_with_one_line() ->
         assert err.count("\n") == 1
     async with ScriptedEngine():
         assert "gmg-tui logs sim-2 -f" in (await _gmg("attach")).stderr
+
+
+async def test_a_record_without_an_id_that_names_the_socket_of_another_session_is_not_running() -> None:
+    async with ScriptedEngine() as engine, ScriptedEngine(script="given.py") as given:
+        spec = replace(given.session.spec, socket=str(engine.socket))
+        sessions.write_record(sessions.Record(replace(given.session, spec=spec, id=""), given.briefs))
+        done = await _gmg("stop", "given-1")
+        assert (done.returncode, done.stderr.startswith("gmg-tui: given-1 was lost")) == (1, True)
+        assert engine.ends.empty()
 
 
 async def test_stop_says_that_workers_on_a_lost_node_may_run_on() -> None:

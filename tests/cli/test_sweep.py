@@ -102,7 +102,7 @@ def earlier(spec_of: SpecOf, monkeypatch: pytest.MonkeyPatch) -> Callable[..., R
 
     def begin(*words: str, ended: bool = True) -> RunSpec:
         spec = spec_of("sweep", "sweep.toml", "--name", "old", *words)
-        session = Session(spec, (), 1, time.time(), "0")
+        session = Session(spec, (), 1, time.time(), "0", "id")
         sessions.write_record(sessions.Record(session, (), time.time() if ended else None))
         return spec
 
@@ -249,9 +249,9 @@ def test_the_end_of_a_killed_engine_is_awaited(earlier: Callable[..., RunSpec]) 
     old, texts = earlier(ended=False), list[str]()
     lock = sessions.lock(Path(old.folder))
     assert sessions.await_watchdog("old", texts.append).state == "running", "its engine lives"
-    sessions.write_record(sessions.Record(Session(old, (), 2**22 + 1, time.time(), "0")))
+    sessions.write_record(sessions.Record(Session(old, (), 2**22 + 1, time.time(), "0", "id")))
     assert sessions.await_watchdog("old", lambda _: os.close(lock)).state == "lost"
-    sessions.write_record(sessions.Record(Session(structs.replace(old, host="n7"), (), 1, time.time(), "0")))
+    sessions.write_record(sessions.Record(Session(structs.replace(old, host="n7"), (), 1, time.time(), "0", "id")))
 
     def goes(text: str) -> None:
         texts.append(text)
@@ -263,7 +263,7 @@ def test_the_end_of_a_killed_engine_is_awaited(earlier: Callable[..., RunSpec]) 
 
 def test_a_sweep_whose_machine_is_gone_is_resumed_here(earlier: Callable[..., RunSpec], spec_of: SpecOf) -> None:
     old = earlier(ended=False)
-    far = Session(structs.replace(old, host="n7"), (), 1, time.time(), "0")
+    far = Session(structs.replace(old, host="n7"), (), 1, time.time(), "0", "id")
     sessions.write_record(sessions.Record(far))
     assert sessions.find("old", running=False).state == "running"
     os.utime(Path(old.folder) / sessions.RECORD, (1.0, 1.0))
