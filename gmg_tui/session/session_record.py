@@ -5,7 +5,7 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -16,6 +16,7 @@ from msgspec import Struct, structs
 from gmg_tui.machine import processes
 from gmg_tui.machine.files import open_for_reading
 from gmg_tui.machine.folders import write_own
+from gmg_tui.machine.marked_processes import find_marked
 from gmg_tui.model import Alert, Checkpoint, JobRecord, Queue, Rank, RunSpec, Session, Snapshot, Worker, summable
 from gmg_tui.model.errors import GmgError, suggest
 from gmg_tui.model.states import Moment, WorkerState
@@ -353,7 +354,8 @@ def _kill_leftovers(session: Session, report: Callable[[str], None]) -> list[int
     """Kills the leftover processes of `session`. Returns the PIDs that survive SIGKILL."""
     reported = set[int]()
     deadline = time.monotonic() + _KILL_TIMEOUT_S
-    while (leftovers := processes_of(session)) and time.monotonic() < deadline:
+    leftovers = list[processes.Proc]()
+    while (leftovers := processes_of(session, leftovers)) and time.monotonic() < deadline:
         for process in leftovers:
             with suppress(OSError):  # it has ended
                 if process.pid not in reported:
@@ -365,19 +367,9 @@ def _kill_leftovers(session: Session, report: Callable[[str], None]) -> list[int
     return [process.pid for process in leftovers]
 
 
-def processes_of(session: Session) -> list[processes.Proc]:
-    """Returns this user's processes with the id of `session` in their environment.
+def processes_of(session: Session, known: Collection[processes.Proc] = ()) -> list[processes.Proc]:
+    """Returns this user's processes with the id of `session` in their environment, and its `known` processes that are alive.
 
-    Zombies are left out, as are this process and its ancestors.
+    Leaves out this process and its ancestors, and unknown processes whose environment cannot be read in time.
     """
-    running, found = processes.scan().by_pid, list[processes.Proc]()
-    spared, pid = set[int](), os.getpid()
-    while pid in running:
-        spared.add(pid)
-        pid = running[pid].parent
-    for process in running.values() if session.id else ():
-        with suppress(OSError):  # another user's, or it has ended
-            is_own = Path(f"/proc/{process.pid}").stat().st_uid == os.getuid() and process.pid not in spared
-            if is_own and processes.read_variable(process.pid, "GMG_SESSION_ID") == session.id:
-                found.append(process)
-    return found
+    return find_marked("GMG_SESSION_ID", session.id, known) if session.id else []

@@ -5,8 +5,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -18,13 +20,14 @@ import pytest
 from msgspec import structs
 
 from gmg_tui import session as sessions
+from gmg_tui.machine import marked_processes, processes
 from gmg_tui.machine.processes import Proc
 from gmg_tui.model import Queue, Session, Snapshot, Worker, WorkerState
 from gmg_tui.session import session_record
 from gmg_tui.session.store import database
 from tests import leaderless
 from tests.cli.scripted import WORKER, ScriptedEngine, environ, gmg
-from tests.patience import alive
+from tests.patience import LONG_S, alive
 
 
 def _detached(*words: str) -> list[psutil.Process]:
@@ -112,7 +115,7 @@ def test_a_session_that_was_continued_meanwhile_is_not_recorded_as_lost(monkeypa
     sessions.write_record(sessions.Record(engine.session, engine.briefs))
     again = sessions.Record(structs.replace(engine.session, id="again"), engine.briefs)
 
-    def continued(session: Session) -> list[Proc]:
+    def continued(session: Session, known: list[Proc]) -> list[Proc]:
         sessions.write_record(again)
         return []
 
@@ -148,6 +151,52 @@ def test_a_record_that_names_another_sessions_folder_changes_its_own_alone() -> 
     sessions.clear_lost(pytest.fail)
     assert (victim.folder / sessions.RECORD).read_bytes() == before
     assert sessions.inspect(gift.folder).record.lost
+
+
+@pytest.mark.process
+def test_a_process_whose_environment_cannot_be_read_delays_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    engines = ScriptedEngine(), ScriptedEngine()
+    marked = [environ(GMG_SESSION_ID=engine.session.id) for engine in engines]
+    with (
+        subprocess.Popen(["sleep", "600"], env=marked[0]) as hung,
+        subprocess.Popen(["sleep", "600"], env=marked[0]) as leftover,
+        subprocess.Popen(["sleep", "600"], env=marked[1]) as other,
+    ):
+        read, tried, released = processes.read_variable, list[int](), threading.Event()
+
+        def read_unless_hung(pid: int, name: str) -> str | None:
+            if pid == hung.pid:
+                tried.append(pid)
+                released.wait()
+            return read(pid, name)
+
+        monkeypatch.setattr(marked_processes, "read_variable", read_unless_hung)
+        for engine in engines:
+            sessions.write_record(sessions.Record(engine.session, engine.briefs))
+        try:
+            sessions.clear_lost(lambda _: None)
+            assert (leftover.wait(LONG_S), other.wait(LONG_S), hung.poll()) == (-signal.SIGKILL, -signal.SIGKILL, None)
+            assert tried == [hung.pid]
+            assert all(sessions.inspect(engine.folder).record.lost for engine in engines)
+        finally:
+            released.set()
+            for process in (hung, leftover, other):
+                process.kill()
+
+
+@pytest.mark.process
+def test_a_process_that_hides_its_environment_once_it_is_killed_counts_as_running(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session = ScriptedEngine().session
+    with subprocess.Popen(["sleep", "600"], env=environ(GMG_SESSION_ID=session.id)) as process:
+        try:
+            (found,) = sessions.processes_of(session)
+            monkeypatch.setattr(marked_processes, "read_variable", lambda pid, name: None)
+            assert [known.pid for known in sessions.processes_of(session, [found])] == [process.pid]
+        finally:
+            process.kill()
+    assert sessions.processes_of(session, [found]) == []
 
 
 @pytest.mark.process
