@@ -36,7 +36,7 @@ def find_marked(name: str, value: str, known: Collection[Proc] = ()) -> list[Pro
     done, _ = wait(reads.values(), _TIMEOUT_S)
     found.update(key for key, read in reads.items() if read in done and read.result())
     _blocking.update(key for key, read in reads.items() if read not in done)
-    return [process for process in running.values() if process.key in found and process.state not in "ZX"]
+    return [process for process in running.values() if process.key in found and process.is_alive]
 
 
 def _is_own(pid: int) -> bool:
