@@ -64,7 +64,7 @@ async def _stop(entries: list[sessions.SessionEntry]) -> list[GmgError]:
 
     def interrupt() -> None:
         nonlocal interrupted
-        note("killing the workers" if interrupted else "ctrl+c again kills the workers")
+        note("killing" if interrupted else "ctrl+c again kills the workers, or gives up unwritten results")
         kill_tasks.update(asyncio.create_task(_request_end(client, kill=True)) for client in clients if interrupted)
         interrupted = True
 
@@ -96,15 +96,14 @@ async def _stop_session(entry: sessions.SessionEntry, clients: set[EngineClient]
                 timeout.reschedule(asyncio.get_running_loop().time() + ANSWER_TIMEOUT_S)
                 if isinstance(event, Update):
                     snapshot = event.snapshot
-                    if (text := _unstopped_text(snapshot)) not in {printed_text, ""}:
+                    if (text := _delay_text(snapshot)) not in {printed_text, ""}:
                         printed_text = text
                         note(text)
                     if snapshot.ended:
                         break
     except TimeoutError:
-        raise GmgError(
-            f"the engine of {entry.name} has not answered for {ANSWER_TIMEOUT_S:.0f} s{_unfreeze_hint(session)}", 1
-        ) from None
+        hint = _unfreeze_hint(session, work_ended=snapshot.work_ended)
+        raise GmgError(f"the engine of {entry.name} has not answered for {ANSWER_TIMEOUT_S:.0f} s{hint}", 1) from None
     finally:
         clients.discard(client)
         await client.close()
@@ -118,7 +117,8 @@ async def _stop_session(entry: sessions.SessionEntry, clients: set[EngineClient]
         extra_s = stop_timeout_s(session.spec) if session.spec.nodes is not None else 0.0  # the agents end first
         extra_s += FINISH_TIMEOUT_S if session.spec.notify else 0.0
         if not await asyncio.to_thread(await_end, entry.folder, _END_TIMEOUT_S + extra_s):
-            raise GmgError(f"all workers of {entry.name} have ended, but not its engine{_unfreeze_hint(session)}", 1)
+            hint = _unfreeze_hint(session, work_ended=True)
+            raise GmgError(f"all workers of {entry.name} have ended, but not its engine{hint}", 1)
         if (ended := sessions.inspect(entry.folder)) is not None and ended.state == "lost":
             raise GmgError(ended.remark, 1)
         note(f"{entry.name} has ended")
@@ -132,8 +132,10 @@ async def _stop_session(entry: sessions.SessionEntry, clients: set[EngineClient]
         note(f"{units.count(snapshot.queue.waiting, 'job')} left; {sessions.resume_hint(session.spec)}")
 
 
-def _unstopped_text(snapshot: Snapshot) -> str:
-    """Returns a line with the workers that have ignored SIGINT, each with its last signal; empty if none has."""
+def _delay_text(snapshot: Snapshot) -> str:
+    """Returns the reason that a session has not ended: workers that ignore SIGINT, or the disk; empty if unknown."""
+    if snapshot.is_saving:
+        return "; ".join(alert.text for alert in snapshot.alerts if alert.kind == "disk")
     signals = {worker.slot: worker.signal_sent for worker in snapshot.workers if worker.state is WorkerState.STOPPING}
     ignoring = [f"{slot} ({sent})" for slot, sent in signals.items() if sent and sent != signal.SIGINT.name]
     return f"still running: {', '.join(ignoring)}" if ignoring else ""
@@ -148,7 +150,10 @@ def _warn_of_lost_nodes(snapshot: Snapshot, spec: RunSpec) -> None:
         note(f"{join_words(lost)} {'is' if len(lost) == 1 else 'are'} lost: {wait}")
 
 
-def _unfreeze_hint(session: Session) -> str:
+def _unfreeze_hint(session: Session, *, work_ended: bool) -> str:
     """Returns advice for an unresponsive engine, to append to a message."""
     pid = session.engine_pid
-    return f"; if it is stopped (SIGSTOP): kill -CONT {pid}; to end it and its workers: kill -KILL {pid}"
+    kill = "to end it and its workers"
+    if work_ended:
+        kill = f"it may be writing the results (see {session.spec.folder}/engine.log); to end it without them"
+    return f"; if it is stopped (SIGSTOP): kill -CONT {pid}; {kill}: kill -KILL {pid}"

@@ -124,6 +124,7 @@ class Engine:
             undo.pop_all()
         self._server = Server(self._supervisor, self._observer, self._listener)
         self._pipes.on_read = self._server.send_lines
+        self._supervisor.on_saved = self._server.request_snapshot
         if self._fleet is not None:
             self._fleet.changed, self._fleet.on_output = self._changed, self._server.send_lines
             self._fleet.on_all_gone = self._on_all_nodes_gone
@@ -160,7 +161,7 @@ class Engine:
         folder = Path(spec.folder)
         files = partial(export, session) if spec.agent is None else None
         self._store = StoreWriter(
-            folder / sessions.STORE, lambda text: self._supervisor.note("store", text), export=files
+            folder / sessions.STORE, lambda text: self._supervisor.report_store(text), export=files
         )
         tried, faults = TriedArguments(), Faults()
         self._loop.set_exception_handler(faults.handle)
@@ -183,7 +184,7 @@ class Engine:
                 scheduler.source = TrialSource(restore_search(spec, spec.tune, hardware), spec, scheduler, recorder)
             if spec.sweep.per_gpu > 1:
                 scheduler.packing = Packing(spec.sweep.per_gpu, lambda text: self._supervisor.note("packing", text))
-        self._supervisor = Supervisor(session, slots, scheduler, faults)
+        self._supervisor = Supervisor(session, slots, scheduler, self._store, faults)
         self._supervisor.fleet, self._supervisor.agent = fleet, agent
         self._supervisor.on_kill = self._notifications.drop
         self._observer = Observer(self._supervisor, recorder, host.scans, host.script_times.save)
@@ -281,19 +282,21 @@ class Engine:
             await faults.keep_running("free GPUs", lambda: jobs.collect(gpus, self._spec.wait_s or 0.0))
 
     async def _wait_until_done(self) -> None:
-        """Waits until the workers have ended or are overdue and, unless shutdown is requested, no client is left."""
+        """Waits until the work is saved or overdue and, unless shutdown is requested, no client is left."""
         supervisor, server = self._supervisor, self._server
         while True:
-            await any_of(supervisor.all_ended, supervisor.overdue)
+            await any_of(supervisor.saved, supervisor.overdue)
+            if supervisor.all_ended.is_set():
+                await supervisor.saved.wait()
             if self.shutdown_requested.is_set() or supervisor.overdue.is_set():
                 break
-            if not supervisor.all_ended.is_set():
+            if not supervisor.saved.is_set():
                 continue  # a worker was restarted at the last moment
             grace_s = _NEXT_CLIENT_WAIT_S if server.visited.is_set() else _FIRST_CLIENT_WAIT_S
             await any_of(self.shutdown_requested, server.busy, timeout_s=grace_s)
             if not self.shutdown_requested.is_set() and server.busy.is_set():
                 await any_of(self.shutdown_requested, server.idle)
-            elif supervisor.all_ended.is_set():
+            elif supervisor.saved.is_set():
                 break
         supervisor.concluded = True  # at once: later commands would be accepted and lost
 

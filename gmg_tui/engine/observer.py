@@ -244,6 +244,7 @@ class Observer:
             samples=guard("samples", self._current_samples, now) or (),
             nvml_error=self._nvml_error,
             clients=self.clients,
+            saved=self._work.saved.is_set(),
             queue=guard("the queue", jobs.queue) if jobs is not None else None,
             tuning=guard("the tuning", jobs.source.tuning) if jobs is not None and jobs.source is not None else None,
             groups=guard("groups", self._work.groups) or (),

@@ -21,6 +21,7 @@ from gmg_tui.model import Alert, RankGroup, Session, Severity
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import torchrun
 from gmg_tui.session.protocol import Action, Seen
+from gmg_tui.session.store.writer import MAX_FINAL_WAIT_S, StoreWriter
 
 if TYPE_CHECKING:
     from gmg_tui.engine.nodes.agent import Agent
@@ -57,19 +58,31 @@ class Supervisor:
         queue: The scheduler, if it has a queue.
         all_ended: Set while no work is left.
         overdue: Set once the grace period after a request to end is over: a process still running then cannot be ended.
+        saved: Set while no work is left and its results are in the store, or were given up.
         concluded: True once the engine is about to exit, and accepts no more commands.
         notes: Alerts about the session itself, by subject.
         on_kill: Called when all workers are killed, to end other waits too.
+        on_saved: Called when `saved` is set.
     """
 
-    def __init__(self, session: Session, slots: Mapping[str, EngineSlot], scheduler: Scheduler, faults: Faults) -> None:
+    def __init__(
+        self,
+        session: Session,
+        slots: Mapping[str, EngineSlot],
+        scheduler: Scheduler,
+        store: StoreWriter,
+        faults: Faults,
+    ) -> None:
         self.session, self.slots, self.scheduler, self.faults = session, slots, scheduler, faults
         self.queue = scheduler if isinstance(scheduler, QueueScheduler) else None
         faults.note = self.note
-        self.all_ended, self.overdue = asyncio.Event(), asyncio.Event()
+        self.all_ended, self.saved, self.overdue = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.concluded = False
         self.notes: dict[str, Alert] = {}
         self.on_kill: Callable[[], None] = lambda: None
+        self.on_saved: Callable[[], None] = lambda: None
+        self._store = store
+        self._saving: asyncio.Task[None] | None = None
         self.agent: Agent | None = None
         self.fleet: Fleet | None = None
         self._work_started: float | None = time.monotonic()
@@ -97,14 +110,37 @@ class Supervisor:
                 tasks.create_task(self.fleet.run(), name="nodes")
 
     def changed(self) -> None:
-        """Updates `all_ended` after a change."""
+        """Updates `all_ended` after a change; once all work has ended, starts to wait for the store."""
         ended = self.scheduler.ended
         if ended and not self.all_ended.is_set():
             self._worked_s, self._work_started = self.elapsed_s(time.monotonic()), None
             self.all_ended.set()
+            self._saving = asyncio.create_task(self._save(), name="save")
         elif not ended and self.all_ended.is_set():
             self._work_started = time.monotonic()
             self.all_ended.clear()
+            self.saved.clear()
+            if self._saving is not None:
+                self._saving.cancel()
+
+    async def _save(self) -> None:
+        """Waits until the results are in the store; clients are served, and can give the results up with a kill."""
+        store = self._store
+        if store.trouble is not None:
+            self.report_store(store.trouble)
+        # The results of an agent are in the store of the session's engine.
+        if self.agent is not None or not await store.wait_written(MAX_FINAL_WAIT_S):
+            store.give_up()
+            self.note("store", store.trouble and f"the last results are not in the store: {store.trouble}")
+        self.saved.set()
+        self.on_saved()
+
+    def report_store(self, trouble: str | None) -> None:
+        """Notes why the store cannot be written and, after the work, how long the engine waits for it."""
+        if self._store.trouble is not None and self._store.has_unwritten and self.all_ended.is_set():
+            wait = f"waiting up to {MAX_FINAL_WAIT_S / 60:.0f} min (killing the session loses them)"
+            trouble = trouble if self.saved.is_set() else f"the results cannot be written: {trouble}; {wait}"
+        self.note("store", trouble)
 
     @property
     def _groups(self) -> list[Group]:
@@ -187,7 +223,7 @@ class Supervisor:
     def end(self, *, kill: bool = False, reason: str | None = None) -> None:
         """Stops all workers; kills them if `kill`, which clients ask for. `reason` is None if a client has asked.
 
-        Another request once they have ended also ends the wait for the end of `--notify`.
+        Another request once they have ended also ends the wait for the store or the end of `--notify`.
         """
         now = time.monotonic()
         if reason is None and self._end_requested_at is not None and self.all_ended.is_set():
@@ -197,6 +233,8 @@ class Supervisor:
         if reason is not None:
             self.note("end", reason)
         self.scheduler.end(kill=kill, reason=reason)
+        if kill and self.all_ended.is_set():  # else the kill is for the workers
+            self._store.give_up()
         if kill:
             self.on_kill()
         waits_s = 0.0 if kill else torchrun.stop_timeout_s(self.session.spec)

@@ -174,12 +174,15 @@ class _Headless:
         await self._err.drain()
 
     def interrupt(self) -> None:
-        """Stops the workers; kills them if called again."""
+        """Stops the workers; kills them, or gives up unwritten results, if called again."""
         self._interrupts += 1
         self._interrupted.set()
         kill = self._interrupts > 1
         self._requests.append(asyncio.create_task(self._end(kill=kill)))
-        self._err.write("killing the workers" if kill else "stopping the workers (ctrl+c again kills them)")
+        if self._snapshot.is_saving:
+            self._err.write("giving up unwritten results" if kill else "ctrl+c again gives up unwritten results")
+        else:
+            self._err.write("killing the workers" if kill else "stopping the workers (ctrl+c again kills them)")
 
     def terminate(self) -> None:
         """Stops the workers unless an interrupt has done so."""

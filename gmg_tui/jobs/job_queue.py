@@ -104,10 +104,11 @@ class JobQueue:
         self.records[record.number] = _brief(record)
         self._insert(record)
 
-    def extend(self, jobs: Iterable[JobRecord], slots: int) -> list[JobRecord]:
-        """Appends jobs in a session with this number of slots. Returns their records.
+    def reserve(self, jobs: Iterable[JobRecord], slots: int) -> list[JobRecord]:
+        """Takes the next numbers and the names of jobs, in a session with this number of slots; returns their records.
 
-        Raises `GmgError`, and appends none, if a job's name is taken or it needs too many slots.
+        `add` appends them, and `withdraw` forgets them. Raises `GmgError`, and reserves none, if a job's name is taken or
+        it needs too many slots.
         """
         start = max(self.records, default=0) + 1
         added = [structs.replace(job, number=number, position=float(number)) for number, job in enumerate(jobs, start)]
@@ -118,9 +119,13 @@ class JobQueue:
             if record.width > slots:
                 raise GmgError(f"job {record.name} {_width_error(record, slots)}", 1)
             taken.add(record.name)
-        for record in added:
-            self.add(record)
+        self.records |= {record.number: _brief(record) for record in added}
         return added
+
+    def withdraw(self, reserved: Iterable[JobRecord]) -> None:
+        """Forgets jobs that were reserved."""
+        for record in reserved:
+            del self.records[record.number]
 
     def occupy(self, number: int) -> JobRecord:
         """Moves a waiting job onto slots. Returns its record."""

@@ -121,6 +121,8 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
     alerts: tuple[Alert, ...] = ()
     """Alerts of the session itself: disk full, node lost …"""
     clients: int = 0
+    saved: bool = True
+    """False until all work has ended and the engine no longer waits to write its results."""
     queue: Queue | None = None
     """None in a plain run."""
     tuning: Tuning | None = None
@@ -137,7 +139,17 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
 
     @property
     def ended(self) -> bool:
-        """True if all workers have ended and no job is waiting."""
+        """True if all workers have ended, no job is waiting, and the engine has stopped waiting to write the results."""
+        return self.saved and self.work_ended
+
+    @property
+    def is_saving(self) -> bool:
+        """True if all work has ended, but the engine still waits to write the results."""
+        return self.work_ended and not self.saved
+
+    @property
+    def work_ended(self) -> bool:
+        """True if all workers have ended and no job is waiting; the results may not be written yet."""
         if self.queue is not None:
             return self.queue.ended
         return all(worker.state.ended for worker in self.workers)
@@ -179,7 +191,7 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
         lost |= {"cpu_pct": None, "memory_rss_mib": None}
         workers = tuple(worker if worker.state.ended else replace(worker, **lost) for worker in self.workers)
         tuning, queue = self.tuning and self.tuning.after_loss(reason), self.queue and self.queue.after_loss()
-        return replace(self, workers=workers, tuning=tuning, queue=queue)
+        return replace(self, workers=workers, tuning=tuning, queue=queue, saved=True)
 
     def worker(self, slot: str) -> Worker | None:
         """Returns the worker on `slot`, if any."""

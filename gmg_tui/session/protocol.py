@@ -164,10 +164,10 @@ class ReadLog(Struct, frozen=True, tag=True):
     """Counted in all bytes ever written to the log, including those since cut out."""
 
 
-Command = Act | Edit | End | ActOnJobs | AddJobs | UseSlot | SetSlot
+Command = Act | Edit | End | ActOnJobs | UseSlot | SetSlot
 """Requests that change something, carried out in order."""
-Question = Ask | ReadLog
-"""Requests for information, answered in any order."""
+Question = Ask | ReadLog | AddJobs
+"""Requests for information, or that wait for the store; answered in any order."""
 
 
 class Numbered(Struct, frozen=True, tag=True):

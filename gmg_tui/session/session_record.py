@@ -94,9 +94,9 @@ class Record(Struct, frozen=True):
             else worker
             for worker in snapshot.workers
         )
-        late_s = 0.0 if snapshot.ended else max(0.0, self.ended - snapshot.time)
+        late_s = 0.0 if snapshot.work_ended else max(0.0, self.ended - snapshot.time)
         elapsed_s = snapshot.elapsed_s + late_s
-        return structs.replace(snapshot, workers=workers, time=snapshot.time + late_s, elapsed_s=elapsed_s)
+        return structs.replace(snapshot, workers=workers, time=snapshot.time + late_s, elapsed_s=elapsed_s, saved=True)
 
     def after_loss(self, died_at: float) -> Self:
         """Returns the record after the death of the engine at a Unix time: no worker or job is running."""

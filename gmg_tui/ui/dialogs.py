@@ -140,14 +140,18 @@ def quit_dialog(app: App[Any], view: View) -> ChoiceScreen:
 
     leave_effect = f"Closes the screen only; `gmg-tui attach {spec.name}` opens it again."
     kill_effect = "SIGKILL now: unsaved kernels must be compiled again."
+    verb = f"{'is' if count == 1 else 'are'} {'being stopped' if view.stopping else 'running'}"
+    status = f"{units.count(count, noun)} {verb}{waiting}."
+    if snapshot.is_saving:
+        kill_effect = "Gives up the results that are not written yet."
+        status = "All workers have ended, but the results are not written yet."
     choices = [
         choice("leave", "Leave them running", "detach", leave_effect),
         choice("stop", f"Stop the {target}", "stop", stop_effect),
         *([choice("kill", "Kill them now", "kill", kill_effect)] if view.stopping else []),
         Choice(None, "Cancel (esc)"),
     ]
-    verb = f"{'is' if count == 1 else 'are'} {'being stopped' if view.stopping else 'running'}"
-    return ChoiceScreen(f"Quit {spec.name}", f"{units.count(count, noun)} {verb}{waiting}.", choices)
+    return ChoiceScreen(f"Quit {spec.name}", status, choices)
 
 
 # Questions

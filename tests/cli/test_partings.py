@@ -49,7 +49,9 @@ async def test_stop_does_not_wait_for_a_frozen_engine(at_its_end: bool, answer_s
             engine.end_all(WorkerState.STOPPED)
         _, printed = await process.communicate()
     assert process.returncode == 1
-    pid = os.getpid()
+    pid, advice = os.getpid(), "to end it and its workers"
+    if at_its_end:
+        advice = f"it may be writing the results (see {engine.folder}/engine.log); to end it without them"
     assert printed.decode().splitlines()[-1] == (
-        f"gmg-tui: {trouble}; if it is stopped (SIGSTOP): kill -CONT {pid}; to end it and its workers: kill -KILL {pid}"
+        f"gmg-tui: {trouble}; if it is stopped (SIGSTOP): kill -CONT {pid}; {advice}: kill -KILL {pid}"
     )

@@ -85,7 +85,7 @@ async def test_a_restart_at_the_end_of_a_process_does_not_signal_the_next_attemp
 
 
 async def test_a_restart_in_the_moment_of_the_last_end_does_not_end_the_session() -> None:
-    names = ("all_ended", "overdue", "visited", "busy", "idle")
+    names = ("all_ended", "saved", "overdue", "visited", "busy", "idle")
     events = SimpleNamespace(**{name: asyncio.Event() for name in names})
     engine = SimpleNamespace(_supervisor=events, _server=events, shutdown_requested=asyncio.Event())
     events.visited.set()
@@ -93,11 +93,14 @@ async def test_a_restart_in_the_moment_of_the_last_end_does_not_end_the_session(
     done = asyncio.create_task(Engine._wait_until_done(cast("Engine", engine)))
     await _loop_turns()
     events.all_ended.set()
+    events.saved.set()
     await asyncio.sleep(0)
     events.all_ended.clear()
+    events.saved.clear()
     await _loop_turns()
     assert not done.done()
     events.all_ended.set()
+    events.saved.set()
     await _loop_turns()
     assert not done.done(), "a client is there"
     events.busy.clear()

@@ -219,7 +219,8 @@ async def test_two_requests_to_stop_kill_no_worker_that_is_saving() -> None:
     scheduler, on_kill = MagicMock(), MagicMock()
     fields = {"_end_requested_at": None, "all_ended": asyncio.Event(), "overdue": asyncio.Event()}
     session = SimpleNamespace(spec=spec_for())
-    supervisor = SimpleNamespace(**fields, scheduler=scheduler, on_kill=on_kill, session=session)
+    store = MagicMock()
+    supervisor = SimpleNamespace(**fields, scheduler=scheduler, on_kill=on_kill, session=session, _store=store)
 
     def end() -> None:
         Supervisor.end(cast("Supervisor", supervisor))
@@ -231,3 +232,4 @@ async def test_two_requests_to_stop_kill_no_worker_that_is_saving() -> None:
     end()
     assert [call.kwargs["kill"] for call in scheduler.end.call_args_list] == [False, False, True]
     on_kill.assert_called_once_with()
+    store.give_up.assert_called_once_with()

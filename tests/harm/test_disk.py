@@ -19,11 +19,12 @@ import psutil
 import pytest
 
 from gmg_tui import session as sessions
-from gmg_tui.model import AlertAction, RestartMode, Snapshot, WorkerState
+from gmg_tui.model import AlertAction, JobRecord, RestartMode, Snapshot, WorkerState
+from gmg_tui.model.errors import GmgError
 from gmg_tui.session.client import EngineClient
 from gmg_tui.session.protocol import Action
 from gmg_tui.session.store.reader import load_jobs, open_store
-from tests.cli.scripted import gmg
+from tests.cli.scripted import COMMAND, environ, gmg
 from tests.disks import as_root, fill, mounted
 from tests.engine.harness import FAKE, Running, program, running, spawn, spec_for, sweep_for
 from tests.patience import LONG_S, eventually
@@ -108,7 +109,10 @@ async def test_a_session_that_ends_while_the_disk_is_full_is_not_lost(small_disk
         await run.until_state("cpu0", WorkerState.RUNNING)
         _fill_with_files(small_disk / "filler")
         await run.client.act(Action.STOP, "cpu0")
-        await run.until_state("cpu0", WorkerState.STOPPED)
+        waiting = await run.until(lambda snapshot: "waiting up to 5 min" in " ".join(texts(snapshot.alerts)))
+        assert waiting.is_saving
+        await run.client.end(kill=True)
+        await run.until(lambda snapshot: snapshot.ended)
         await run.leave()
         await run.process.wait()
         entry = sessions.inspect(run.folder)
@@ -339,12 +343,21 @@ async def test_a_sweep_goes_on_while_the_disk_is_full_and_no_job_is_lost(small_d
     async with running(sweep_for([{"x": n} for n in range(4)], batch, cpu=1, cwd=str(tmp_path))) as run:
         await run.until(lambda s: s.queue and s.queue.finished >= 1)
         _fill_with_files(small_disk / "filler")
-        queue = await run.until_done()
-        assert queue.finished == 4
+        full = await run.until(lambda snapshot: snapshot.is_saving)
+        assert full.queue is not None
+        assert full.queue.finished == 4
+        with pytest.raises(GmgError, match=r"cannot add jobs: .*store\.sqlite"):
+            await run.client.add_jobs(JobRecord(0, "late", {"x": 9}))
+        await run.leave()  # the engine waits without clients, too
+        command = (*COMMAND, "stop", run.spec.name)
+        stopping = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE, env=environ())
+        assert stopping.stderr is not None
+        await stopping.stderr.readuntil(b"the results cannot be written: ")
         shutil.rmtree(small_disk / "filler")
-        await run.client.end()
+        await stopping.communicate()
+        assert stopping.returncode == 0
     records = load_jobs(run.folder / sessions.STORE)
-    assert {record.state for record in records} == {WorkerState.FINISHED}
+    assert [record.state for record in records] == [WorkerState.FINISHED] * 4
     assert len((run.folder / "summary_results.csv").read_text().splitlines()) == 5
     assert len(list(marks.iterdir())) == 4
 

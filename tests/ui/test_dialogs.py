@@ -79,6 +79,7 @@ async def test_every_button_is_reachable_in_a_tiny_terminal() -> None:
             ("1 worker is running.", "SIGINT for up to 15 s", "gpu0 saved model_9.pt 4:00 ago", "attach franka-1"),
         ),
         (4, True, ("4 workers are being stopped.", "Kill them now (X)")),
+        (0, True, ("the results are not written yet.", "Gives up the results that are not written yet.")),
     ],
 )
 async def test_quit_describes_the_workers(live: int, stopping: bool, texts: tuple[str, ...]) -> None:
@@ -88,7 +89,7 @@ async def test_quit_describes_the_workers(live: int, stopping: bool, texts: tupl
         changed(worker, checkpoints=saved, state=WorkerState.RUNNING if number < live else WorkerState.STOPPED)
         for number, worker in enumerate(snapshot.workers)
     ]
-    app = play.app_of(play.engine_of(changed(snapshot, workers=tuple(workers))))
+    app = play.app_of(play.engine_of(changed(snapshot, workers=tuple(workers), saved=live > 0)))
     app.view.stopping = stopping
     async with app.run_test(size=(80, 24)) as pilot:
         await app.push_screen(quit_dialog(app, app.view))

@@ -126,7 +126,7 @@ class Client:
             self._reply(_error_answer(request_id, error))
 
     async def _find_answer(self, question: Question) -> object:
-        """Returns the answer to a question. Raises `GmgError` if there is none."""
+        """Returns the answer to a question; None once jobs are added. Raises `GmgError` if there is none."""
         observer = self._observer
         match question:
             case protocol.Ask(topic=Topic.DETAILS, slot=slot):
@@ -147,6 +147,10 @@ class Client:
                 return await observer.hot_spot(slot)
             case protocol.Ask(topic=Topic.STACKS, slot=slot):
                 return await observer.stacks(slot)
+            case protocol.AddJobs(jobs=jobs):
+                self._check_not_concluded()
+                await self._supervisor.jobs.add(jobs)
+                return None
             case protocol.ReadLog(path=path, offset=offset) if self._agent is not None:
                 return await self._agent.logs.read(path, offset)
         raise GmgError("only a node's agent can be asked for this", 1)
@@ -161,8 +165,8 @@ class Client:
     def _apply(self, command: Command) -> None:
         """Applies a command. Raises `GmgError` if that is not possible."""
         supervisor = self._supervisor
-        if supervisor.concluded and not isinstance(command, protocol.End):
-            raise GmgError("the session has ended", 1)
+        if not isinstance(command, protocol.End):
+            self._check_not_concluded()
         match command:
             case protocol.Act(action=action, slots=slots, seen=seen):
                 supervisor.act(action, slots, seen)
@@ -170,8 +174,6 @@ class Client:
                 supervisor.edit(slots, args, env, seen)
             case protocol.ActOnJobs(action=queue_action, jobs=jobs):
                 supervisor.jobs.act(queue_action, jobs)
-            case protocol.AddJobs(jobs=added):
-                supervisor.jobs.add(added)
             case protocol.UseSlot(slot=slot, used=used):
                 supervisor.jobs.use(slot, used=used)
             case protocol.SetSlot():
@@ -180,6 +182,10 @@ class Client:
                 self._agent.assign(self, command)
             case protocol.End(kill=kill):
                 supervisor.end(kill=kill)
+
+    def _check_not_concluded(self) -> None:
+        if self._supervisor.concluded:
+            raise GmgError("the session has ended", 1)
 
     async def _send(self) -> None:
         while True:

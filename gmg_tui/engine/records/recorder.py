@@ -16,6 +16,7 @@ from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import Alert, AlertAction, GpuSample, JobRecord, OccurrenceKind, Snapshot, WorkerState
 from gmg_tui.model.attempt import sum_known
+from gmg_tui.model.errors import GmgError
 from gmg_tui.model.tried import TriedArguments
 from gmg_tui.model.worker import combine_ranks
 from gmg_tui.scripts.genesis.output.failures import FailureKind
@@ -116,6 +117,15 @@ class Recorder:
     async def flush(self) -> None:
         """Waits until all records are written, or for a second if the disk hangs."""
         await self._store.wait_written()
+
+    async def save(self, records: Iterable[JobRecord]) -> None:
+        """Writes records to the store before it returns. Raises `StoreError` if that is not possible."""
+        await self._store.write(*records)
+
+    def check_store(self) -> None:
+        """Raises `GmgError` if the store could not be written."""
+        if self._store.trouble is not None:
+            raise GmgError(f"the store cannot be written: {self._store.trouble}", 1)
 
     def fail(self, slot: str, record: JobRecord, reason: str) -> JobRecord:
         """Records that the job on a slot failed because of an internal error. Returns the job's record."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from msgspec import structs
 
@@ -54,7 +54,7 @@ class QueueScheduler:
         self._workplace, self._recorder, self._changed = workplace, recorder, changed
         self._wake = asyncio.Event()
         self._jobs = board.jobs
-        self._stopping: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._interrupt_reason = "interrupted: the session was stopped"
         board.update()
 
@@ -164,23 +164,23 @@ class QueueScheduler:
             if run.interrupted and not run.stopped:
                 return self._recorder.release(lead, state=waiting, reason=self._interrupt_reason, ended=None)
             return self._recorder.release(lead, state=stopped.state, reason=stopped.reason)
-        failed_on = self._requeue(run) if not run.stopped else None
-        if failed_on is not None:
+        requeue_reason = self._requeue(run) if not run.stopped else None
+        if requeue_reason is not None:
             first = self._queue.front_position  # its next run shows whether the GPU is the cause
-            return self._recorder.release(lead, state=waiting, reason=_failed_on(failed_on), ended=None, position=first)
+            return self._recorder.release(lead, state=waiting, reason=requeue_reason, ended=None, position=first)
         cause = run.group.cause if run.group is not None and lead.state is WorkerState.FAILED else None
         return self._recorder.release(lead, **({} if cause is None else {"reason": cause}))
 
     def _requeue(self, run: JobRun) -> str | None:
-        """Requeues earlier jobs that failed on a GPU of the run. Returns the slot if the run's own job must wait again, too."""
+        """Requeues earlier jobs that failed on a GPU of the run. Returns the reason if the run's own job must wait again, too."""
         for engine_slot, worker in zip(run.engine_slots, run.workers, strict=True):
             requeued, name = self.board.judge(engine_slot, worker), engine_slot.slot.name
+            reason = f"failed on {name}, perhaps because of its GPU"
             for number in requeued[:-1]:
-                record = self._queue.requeue(number, _failed_on(name))
-                if record is not None:
+                if (record := self._queue.requeue(number, reason)) is not None:
                     self._recorder.write(record)
             if requeued:
-                return name
+                return reason
         return None
 
     def check_gpus(self, nvml_error: str | None) -> None:
@@ -284,13 +284,21 @@ class QueueScheduler:
             return
         self._recorder.write(self._queue.act(action, number))
 
-    def add(self, jobs: Sequence[JobRecord]) -> None:
-        """Appends jobs to the queue, all or none. Raises `GmgError` if one is invalid."""
+    async def add(self, jobs: Sequence[JobRecord]) -> None:
+        """Appends jobs to the store and the queue, all or none. Raises `GmgError` if that is not possible."""
         self._check_open()
         if self.source is not None:
             raise GmgError("a tuning run chooses its own trials; start a sweep to queue jobs", 1)
-        for record in self._queue.extend(jobs, len(self._slots)):
-            self._recorder.write(record)
+        await asyncio.shield(self._keep(self._append(self._queue.reserve(jobs, len(self._slots)))))
+
+    async def _append(self, reserved: list[JobRecord]) -> None:
+        try:
+            await self._recorder.save(reserved)
+        except GmgError as error:
+            self._queue.withdraw(reserved)
+            raise GmgError(f"cannot add jobs: {error}", 1) from error
+        for record in reserved:
+            self._queue.add(record)
         self._wake.set()
 
     def use(self, slot: str, *, used: bool) -> None:
@@ -308,7 +316,8 @@ class QueueScheduler:
         run = self.runs.get(self._jobs.get(slot, 0))
         if run is None or run.lead.state.ended:
             raise GmgError(f"no job is running on {slot}", 1)
-        _check_not_edited(run)
+        run.check_not_edited()
+        self._recorder.check_store()
         original = self._queue.records[run.number]
         number = max(self._queue.records) + 1
         edited = JobRecord(
@@ -338,7 +347,7 @@ class QueueScheduler:
         if run is not None and worker not in run.workers:
             raise GmgError(f"job {number} is running on {run.slots[0]} now", 1)
         if run is not None:
-            _check_not_edited(run)
+            run.check_not_edited()
         if run is not None and not all(rank.state.ended for rank in run.workers):
             run.stopped = False  # the session's end may still interrupt it
             self._recorder.amend(worker, halted=False)
@@ -365,9 +374,13 @@ class QueueScheduler:
         if stop.kill:
             run.stop(stop)
             return
-        stopping = asyncio.create_task(self._stop_once_written(run, stop))
-        self._stopping.add(stopping)
-        stopping.add_done_callback(self._stopping.discard)
+        self._keep(self._stop_once_written(run, stop))
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _stop_once_written(self, run: JobRun, stop: Stop) -> None:
         await self._recorder.flush()
@@ -385,12 +398,3 @@ class QueueScheduler:
         self.board.update()
         self._wake.set()
         self._changed()
-
-
-def _check_not_edited(run: JobRun) -> None:
-    if run.edited_as is not None:
-        raise GmgError(f"job {run.number} is being stopped: it continues as job {run.edited_as}", 1)
-
-
-def _failed_on(slot: str) -> str:
-    return f"failed on {slot}, perhaps because of its GPU"

@@ -16,6 +16,7 @@ from gmg_tui.engine.workers.group import Group
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import JobRecord, WorkerState
+from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import torchrun
 
 if TYPE_CHECKING:
@@ -159,6 +160,11 @@ class JobRun:
         while not all(worker.concluded.is_set() for worker in self.workers):
             for worker in self.workers:
                 await worker.concluded.wait()
+
+    def check_not_edited(self) -> None:
+        """Raises `GmgError` if another job continues it."""
+        if self.edited_as is not None:
+            raise GmgError(f"job {self.number} is being stopped: it continues as job {self.edited_as}", 1)
 
     def stop(self, stop: Stop) -> None:
         """Stops all workers."""

@@ -5,7 +5,7 @@ import logging
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,12 +25,10 @@ _METRICS_INTERVAL_S = 5.0
 _THIN_INTERVAL_S = 60.0
 _RETRY_S = 1.0
 """Interval between attempts while writing fails."""
-_CLOSING_RETRY_S = 10.0
-"""Seconds to retry while closing."""
-_LOCKED_RETRY_S = 300.0
-"""Further seconds to retry while closing if another process has locked the store: it may copy it."""
-_CLOSE_TIMEOUT_S = 20.0
-"""Timeout for closing: a network file system may never answer."""
+MAX_FINAL_WAIT_S = 300.0
+"""Seconds to wait at a session's end until its records are written: the disk may be full, or the store locked."""
+_DISK_TIMEOUT_S = 20.0
+"""Timeout for one write: a network file system may never answer."""
 _WRITTEN_TIMEOUT_S = 1.0
 _EXPORT_PAUSE_RATIO = 50.0
 """Pause after an export, as a multiple of its duration."""
@@ -70,6 +68,9 @@ class _Backlog:
 class StoreWriter:
     """Writes a session's store.
 
+    Attributes:
+        trouble: Reason the last write failed, in one line; None if it succeeded.
+
     Args:
         path: The store's file, created if missing.
         report_trouble: Called with one line when writing or exporting fails, and with None once both work again.
@@ -83,10 +84,15 @@ class StoreWriter:
         self._path, self._report_trouble, self._export = path, report_trouble, export
         self._unwritten, self._writing = _Backlog(), _Backlog()
         """Records since the last write, and those being written."""
-        self._due, self._written = asyncio.Event(), asyncio.Event()
-        self._closing = False
-        self._is_locked = False
-        """True if the last write failed because another process has locked the store."""
+        self.trouble: str | None = None
+        self._due = asyncio.Event()
+        self._written = asyncio.Event()
+        """Set once all records but metrics are written, or there is no reason to wait for that."""
+        self._closing = self._gave_up = False
+        self._is_gone = False
+        """True if the store was removed or replaced: it can never be written again."""
+        self._lock = asyncio.Lock()
+        """Held during a write, as there is one connection."""
         self._task: asyncio.Task[None] | None = None
         self._db: sqlite3.Connection | None = None
         self._may_create = True
@@ -113,32 +119,60 @@ class StoreWriter:
             self._written.clear()
             self._due.set()
 
-    async def wait_written(self) -> None:
-        """Waits until all records but metrics are written, at most `_WRITTEN_TIMEOUT_S`: the disk may hang."""
-        if self._unwritten.records or self._writing.records:
+    async def write(self, *records: Record) -> None:
+        """Writes records now. Raises `StoreError` with the reason if they cannot be written; they are not queued."""
+        try:
+            async with asyncio.timeout(_DISK_TIMEOUT_S):
+                await self._lock.acquire()
+        except TimeoutError:
+            raise StoreError(f"{self._path}: the disk does not answer") from None
+        try:
+            error_text = await in_daemon_thread(self._write_all, records)
+        finally:
+            self._lock.release()
+        if error_text is not None:
+            raise StoreError(error_text)
+
+    @property
+    def has_unwritten(self) -> bool:
+        """True if records other than metrics are not written, but may still be."""
+        return bool(self._unwritten.records or self._writing.records) and not self._is_gone
+
+    async def wait_written(self, timeout_s: float = _WRITTEN_TIMEOUT_S) -> bool:
+        """Waits until all records but metrics are written, for at most `timeout_s` or until `give_up`.
+
+        Returns True unless they may still be written later.
+        """
+        if self.has_unwritten:
             with suppress(TimeoutError):
-                async with asyncio.timeout(_WRITTEN_TIMEOUT_S):
+                async with asyncio.timeout(timeout_s):
                     await self._written.wait()
+        return not self.has_unwritten
+
+    def give_up(self) -> None:
+        """Ends `wait_written`, and lets `close` lose the records if one more write fails."""
+        self._gave_up = True
+        self._written.set()
+        self._due.set()
 
     async def close(self) -> None:
-        """Writes the backlog, exports files, and closes the store; gives up if the disk keeps failing."""
+        """Writes the backlog, exports files, and closes the store; retries for up to `MAX_FINAL_WAIT_S`."""
         self._closing = True
         self._due.set()
         if self._task is not None:
-            await asyncio.wait([self._task], timeout=_CLOSE_TIMEOUT_S)
-            if self._is_locked:
-                await asyncio.wait([self._task], timeout=_LOCKED_RETRY_S)
+            if not self._gave_up:
+                await self.wait_written(MAX_FINAL_WAIT_S)
+            self.give_up()
+            await asyncio.wait([self._task], timeout=_DISK_TIMEOUT_S)
 
     async def _run(self) -> None:
-        give_up_at, reported = float("inf"), None
+        reported = None
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_METRICS_INTERVAL_S):
                     await self._due.wait()
             self._due.clear()
             closing = self._closing
-            if closing:
-                give_up_at = min(give_up_at, time.monotonic() + _CLOSING_RETRY_S)
             try:
                 error_text = await self._write() or await self._export_if_due(closing=closing)
             except Exception as error:  # a bug: the engine continues without the store
@@ -147,9 +181,9 @@ class StoreWriter:
             if error_text != reported:
                 reported = error_text
                 self._report_trouble(error_text)
-            locked_s = _LOCKED_RETRY_S if self._is_locked else 0.0
-            if closing and (not self._writing or time.monotonic() >= give_up_at + locked_s):
-                await in_daemon_thread(self._close)
+            if closing and (self._gave_up or not self.has_unwritten):
+                async with self._lock:
+                    await in_daemon_thread(self._close)
                 return
             if error_text is not None:
                 await asyncio.sleep(_RETRY_S)
@@ -161,28 +195,31 @@ class StoreWriter:
         for record in unwritten:
             self._writing.put(record)
             self._has_job_ended = self._has_job_ended or (isinstance(record, JobRecord) and record.state.ended)
-        error_text = await in_daemon_thread(self._write_all) if self._writing else None
-        if error_text is None:
+        if self._writing:
+            async with self._lock:
+                self.trouble = await in_daemon_thread(self._write_all, self._writing)
+        if self.trouble is None:
             self._writing = _Backlog()
-            if not self._unwritten.records:
-                self._written.set()
-        return error_text
+        if not self.has_unwritten:
+            self._written.set()
+        return self.trouble
 
-    def _write_all(self) -> str | None:
+    def _write_all(self, records: Iterable[Record]) -> str | None:
         try:
             if self._db is None:
                 self._db = database.open_for_writing(self._path, create=self._may_create)
                 self._may_create = False
             database.check_files(self._path)
-            database.write(self._db, self._writing)
+            database.write(self._db, records)
             self._thin(self._db)
-            self._is_locked = False
+            self._is_gone = False
         except (sqlite3.Error, OSError) as error:
-            self._is_locked = "locked" in str(error)
+            self._is_gone = isinstance(error, FileNotFoundError) and not self._may_create
             self._close()
             where = getattr(error, "filename", None) or self._path
             return f"{where}: {getattr(error, 'strerror', None) or error}"
         except StoreError as error:
+            self._is_gone = True
             return str(error)
         return None
 

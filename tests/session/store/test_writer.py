@@ -17,7 +17,7 @@ from msgspec import structs
 from gmg_tui.model import JobRecord, Snapshot, WorkerState
 from gmg_tui.session import STORE
 from gmg_tui.session.store import database, writer
-from gmg_tui.session.store.database import Record
+from gmg_tui.session.store.database import Record, StoreError
 from gmg_tui.session.store.reader import create, load_jobs, open_store
 from tests.disks import fill
 from tests.patience import eventually
@@ -32,8 +32,6 @@ async def test_records_are_written_once_another_process_unlocks_the_store(
     """The last results of a session must not be lost because someone reads them."""
     path = tmp_path / STORE
     create(path, [])
-    monkeypatch.setattr(writer, "_CLOSING_RETRY_S", 0.0)
-    monkeypatch.setattr(writer, "_CLOSE_TIMEOUT_S", 0.0)
     monkeypatch.setattr(database, "_LOCK_TIMEOUT_S", 0.01)
     troubles = list[str | None]()
     store = writer.StoreWriter(path, troubles.append)
@@ -132,10 +130,9 @@ async def test_files_that_cannot_be_written_are_reported_and_retried(folder: Pat
 
 
 @pytest.mark.parametrize("harm", ["folder", "file"])
-async def test_a_removed_store_is_reported_and_not_made_again(
-    folder: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch, harm: str
+async def test_a_removed_store_is_reported_and_neither_made_again_nor_waited_for(
+    folder: Path, opened: Opened, harm: str
 ) -> None:
-    monkeypatch.setattr(writer, "_CLOSING_RETRY_S", 1.0)
     path = folder / STORE
     missing = folder if harm == "folder" else path
     store, troubles = opened()
@@ -190,17 +187,39 @@ async def test_a_full_disk_is_reported_and_loses_no_job(small_disk: Path, opened
         assert len(stored.metrics(10**6)) == writer.MAX_UNWRITTEN_METRICS
 
 
-async def test_a_full_disk_does_not_delay_the_end_and_a_frozen_one_is_readable(
-    small_disk: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+async def test_metrics_do_not_delay_the_end_on_a_read_only_disk_and_results_only_until_given_up(
+    small_disk: Path, opened: Opened
 ) -> None:
     create(small_disk / STORE, [JobRecord(1, "a")])
     _remount(small_disk, "ro")
     assert len(load_jobs(small_disk / STORE)) == 1
-    monkeypatch.setattr(writer, "_CLOSING_RETRY_S", 1.0)
     store, troubles = opened()
-    store.put(records.finished(1))
+    store.put(*records.metrics(3))
     await store.close()
     assert "read" in (troubles.now or "").lower()
+    store, troubles = opened()
+    store.put(records.finished(1))
+    closing = asyncio.create_task(store.close())
+    await eventually(lambda: troubles.now)
+    assert not closing.done()
+    store.give_up()
+    await closing
+
+
+async def test_results_are_waited_for_until_a_full_disk_has_room(small_disk: Path, opened: Opened) -> None:
+    store, troubles = opened()
+    store.put(records.finished(1))
+    await eventually(lambda: records.jobs_so_far(small_disk / STORE))
+    fill(small_disk / "filler")
+    store.put(*(records.finished(number) for number in range(2, 300)))
+    await eventually(lambda: troubles.now)
+    closing = asyncio.create_task(store.close())
+    with pytest.raises(StoreError, match="full"):
+        await store.write(*(records.finished(number) for number in range(300, 600)))
+    assert not closing.done()
+    (small_disk / "filler").unlink()
+    await closing
+    assert len(load_jobs(small_disk / STORE)) == 299, "and not those that `write` refused"
 
 
 _ENDLESS = """
