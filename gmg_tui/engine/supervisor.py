@@ -223,9 +223,11 @@ class Supervisor:
     def end(self, *, kill: bool = False, reason: str | None = None) -> None:
         """Stops all workers; kills them if `kill`, which clients ask for. `reason` is None if a client has asked.
 
-        Another request once they have ended also ends the wait for the store or the end of `--notify`.
+        Another request once they have ended also ends the wait for `--notify`; only `kill` ends that for the store.
         """
         now = time.monotonic()
+        if kill and self.all_ended.is_set():  # else the kill is for the workers
+            self._store.give_up()
         if reason is None and self._end_requested_at is not None and self.all_ended.is_set():
             kill |= now >= self._end_requested_at + _MIN_END_GAP_S
         self._end_requested_at = self._end_requested_at or now
@@ -233,8 +235,6 @@ class Supervisor:
         if reason is not None:
             self.note("end", reason)
         self.scheduler.end(kill=kill, reason=reason)
-        if kill and self.all_ended.is_set():  # else the kill is for the workers
-            self._store.give_up()
         if kill:
             self.on_kill()
         waits_s = 0.0 if kill else torchrun.stop_timeout_s(self.session.spec)

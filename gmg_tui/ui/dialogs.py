@@ -139,18 +139,18 @@ def quit_dialog(app: App[Any], view: View) -> ChoiceScreen:
         return Choice(answer, f"{label} ({keys.display_name(app, key)})", keys.keys_with_id(key), effect)
 
     leave_effect = f"Closes the screen only; `gmg-tui attach {spec.name}` opens it again."
-    kill_effect = "SIGKILL now: unsaved kernels must be compiled again."
+    cancel = Choice(None, "Cancel (esc)")
+    if snapshot.is_saving:
+        leave = choice("leave", "Let the engine wait", "detach", leave_effect)
+        give_up = choice("kill", "Give the results up", "kill", "Loses the results that are not written yet.")
+        status = "All workers have ended, but the results are not written yet."
+        return ChoiceScreen(f"Quit {spec.name}", status, [leave, give_up, cancel])
+    leave = choice("leave", "Leave them running", "detach", leave_effect)
+    kill = choice("kill", "Kill them now", "kill", "SIGKILL now: unsaved kernels must be compiled again.")
+    stop = choice("stop", f"Stop the {target}", "stop", stop_effect)
     verb = f"{'is' if count == 1 else 'are'} {'being stopped' if view.stopping else 'running'}"
     status = f"{units.count(count, noun)} {verb}{waiting}."
-    if snapshot.is_saving:
-        kill_effect = "Gives up the results that are not written yet."
-        status = "All workers have ended, but the results are not written yet."
-    choices = [
-        choice("leave", "Leave them running", "detach", leave_effect),
-        choice("stop", f"Stop the {target}", "stop", stop_effect),
-        *([choice("kill", "Kill them now", "kill", kill_effect)] if view.stopping else []),
-        Choice(None, "Cancel (esc)"),
-    ]
+    choices = [leave, stop, *([kill] if view.stopping else []), cancel]
     return ChoiceScreen(f"Quit {spec.name}", status, choices)
 
 

@@ -139,7 +139,7 @@ def notices(view: View) -> list[Piece]:
 
 def _stopping_text(view: View) -> str:
     if view.snapshot.is_saving:
-        return "Waiting until the results are written. Quit again to lose them."
+        return "Waiting until the results are written. Quit again to give them up."
     idle_state = WorkerState.WAITING if view.snapshot.queue is not None else None  # of a slot without a job
     live = [worker for worker in view.snapshot.workers if not worker.state.ended and worker.state is not idle_state]
     signal = next((f" ({worker.slot}: {worker.stopping})" for worker in live if worker.stopping), "")
