@@ -232,4 +232,6 @@ async def test_two_requests_to_stop_kill_no_worker_that_is_saving() -> None:
     end()
     assert [call.kwargs["kill"] for call in scheduler.end.call_args_list] == [False, False, True]
     on_kill.assert_called_once_with()
+    store.give_up.assert_not_called()
+    Supervisor.end(cast("Supervisor", supervisor), kill=True)
     store.give_up.assert_called_once_with()

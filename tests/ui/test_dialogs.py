@@ -79,7 +79,7 @@ async def test_every_button_is_reachable_in_a_tiny_terminal() -> None:
             ("1 worker is running.", "SIGINT for up to 15 s", "gpu0 saved model_9.pt 4:00 ago", "attach franka-1"),
         ),
         (4, True, ("4 workers are being stopped.", "Kill them now (X)")),
-        (0, True, ("the results are not written yet.", "Gives up the results that are not written yet.")),
+        (0, True, ("the results are not written yet.", "Give the results up (X)", "Loses the results")),
     ],
 )
 async def test_quit_describes_the_workers(live: int, stopping: bool, texts: tuple[str, ...]) -> None:
