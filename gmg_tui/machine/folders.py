@@ -123,7 +123,7 @@ class OpenFolder(NamedTuple):
         if os.fstat(self.descriptor).st_nlink:
             return self
         check_own(self.path.parent, shared=True)
-        self.path.mkdir(mode=0o700)
+        self.path.mkdir(mode=0o700, exist_ok=True)
         if (folder := _lock(self.path)) is None:
             raise OSError(errno.EBUSY, "another process has replaced it", str(self.path))
         os.close(self.descriptor)

@@ -14,8 +14,9 @@ from gmg_tui.engine.attempts.gpu_use import GpuMemory, Meter
 from gmg_tui.engine.output.history import RECENT_POINTS, History, Point
 from gmg_tui.machine.folders import make_locked
 from gmg_tui.model import Fps, GpuProcess, GpuSample, Phase, WorkerState, total_fps
+from gmg_tui.model.attempt import MAX_JOB_CHECKPOINTS
 from gmg_tui.scripts.genesis.output.printed_rate import PrintedRate
-from gmg_tui.scripts.probe.counts import MAX_PROCESSES, PREFIX, Counts
+from gmg_tui.scripts.probe.counts import MAX_PROCESSES, PREFIX, Counts, collect_abandoned
 from gmg_tui.scripts.probe.site import gmg_probe
 from gmg_tui.scripts.probe.site import gmg_reports as ring
 from gmg_tui.session import STORE
@@ -207,8 +208,10 @@ def test_a_scripts_files_do_not_use_up_the_engines_descriptors(tmp_path: Path) -
     words = dict.fromkeys(gmg_probe.NAMES, 0) | {"magic": gmg_probe.MAGIC, "phase": gmg_probe.IMPORTING}
     for number in range(900):
         (folder.path / f"{number}{'.reports' if number % 2 else ''}").write_bytes(gmg_probe.WORDS.pack(*words.values()))
-    counts.read(time.monotonic())
-    assert counts.read_reports() == ([], [])
+    (folder.path / ring.SAVED).touch()
+    for _ in range(50):
+        counts.read(time.monotonic())
+        assert counts.read_reports() == ([], [])
     assert counts.simulator
     assert len(counts._counters) == MAX_PROCESSES
     assert len([*Path("/proc/self/fd").iterdir()]) <= before + 10
@@ -249,6 +252,11 @@ def test_a_process_is_counted_although_the_folder_was_removed(tmp_path: Path) ->
 def test_saved_files_are_seen_after_the_folder_was_removed(tmp_path: Path) -> None:
     (parent := tmp_path / "runtime").mkdir(mode=0o700)
     counts = Counts(folder := make_locked(parent, PREFIX))
+    (folder.path / ring.SAVED).write_bytes(b"\nstate 5 6 7 8 2f61\n")
+    assert [saved.path for saved in counts.read_reports()[1]] == ["/a"]
+    (parent / "kept").mkdir()
+    shutil.move(folder.path / ring.SAVED, parent / "kept")  # keeps its inode number in use
+    shutil.move(parent / "kept", tmp_path)
     shutil.rmtree(parent)
     counts.read(time.monotonic())
     assert counts.trouble is not None
@@ -256,10 +264,24 @@ def test_saved_files_are_seen_after_the_folder_was_removed(tmp_path: Path) -> No
     parent.mkdir(mode=0o700)
     counts.read(time.monotonic())
     assert counts.trouble is None
-    (folder.path / ring.SAVED).write_bytes(b"\nstate 7 5 6 7 8 2f61\n")
-    assert [saved.path for saved in counts.read_reports()[1]] == ["/a"]
+    (folder.path / ring.SAVED).write_bytes(b"\nstate 5 6 7 8 2f612f61626364\n")
+    assert [saved.path for saved in counts.read_reports()[1]] == ["/a/abcd"]
     counts.close()
     assert not folder.path.exists()
+
+
+def test_a_script_cannot_claim_the_saved_files_of_another_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It can only write a file with the other's PID; neither job then continues from what the killed engine had not read."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    for name, pids in {"61": ("1", "2"), "62": ("2",), "63": ("3",)}.items():
+        folder = make_locked(tmp_path, f"{PREFIX}one.")
+        for pid in pids:
+            (folder.path / pid).touch()
+        (folder.path / ring.SAVED).write_bytes(f"\nstate 5 6 7 8 2f{name}\n".encode() * 10_000)
+        os.close(folder.descriptor)
+    saved = collect_abandoned("one")
+    assert {pid: {file.path for file in files} for pid, files in saved.items()} == {1: {"/a"}, 2: set(), 3: {"/c"}}
+    assert max(map(len, saved.values())) == MAX_JOB_CHECKPOINTS
 
 
 def test_numbers_that_the_probe_cannot_have_written_are_ignored(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from msgspec import structs
 
 from gmg_tui.machine.folders import OpenFolder, make_locked, remove_abandoned, runtime_folder
 from gmg_tui.model import Checkpoint, Fps, Phase, Shares
+from gmg_tui.model.attempt import MAX_JOB_CHECKPOINTS
 from gmg_tui.scripts.probe.reports import Metric, Reports, opened
 from gmg_tui.scripts.probe.site import gmg_probe as probe
 from gmg_tui.scripts.probe.site.gmg_reports import SAVED
@@ -32,7 +33,8 @@ MAX_FOLDER_AGE_S = 86_400.0
 MAX_PROCESSES = 64
 MAX_FILES = 1000
 """Maximum entries of an attempt's folder to read, and to remove at its end."""
-MAX_READS = 4
+MAX_READS, _MAX_ABANDONED_READS = 4, 8
+"""Reads of counts that change meanwhile, and of saved files that a killed engine left."""
 _MIN_ROOM_BYTES = 4 << 20
 """Room for the counts of all processes, and the reports of some."""
 MAX_ENVIRONMENTS = 10**9
@@ -247,7 +249,11 @@ class Counts:
         """Reads all files at `now`, monotonic seconds; takes microseconds, as they are in memory."""
         if self._locked is None:
             return
-        folder = self._restore(self._locked).descriptor
+        try:
+            self._locked, self.trouble = self._locked.restore(), None
+        except OSError:
+            self.trouble = f"{self._locked.path} was removed, so new checkpoints are not seen"
+        folder = self._locked.descriptor
         if len(self._counters) < MAX_PROCESSES or self.reports.has_room:
             self._find_files(folder)
         for name, counter in self._counters.items():
@@ -261,15 +267,6 @@ class Counts:
     def read_reports(self) -> tuple[list[Metric], list[Checkpoint]]:
         """Returns the processes' new reports, like `Reports.read`; none after the end."""
         return self.reports.read(self._locked.descriptor) if self._locked is not None else ([], [])
-
-    def _restore(self, folder: OpenFolder) -> OpenFolder:
-        """Makes the folder again if it was removed, as by systemd at the user's last logout."""
-        try:
-            self._locked, self.trouble = folder.restore(), None
-        except OSError:
-            self.trouble = f"{folder.path} was removed, so new checkpoints are not seen"
-            return folder
-        return self._locked
 
     def _find_files(self, folder: int) -> None:
         with contextlib.suppress(OSError), os.scandir(folder) as entries:  # it may have been removed
@@ -390,9 +387,10 @@ def collect_abandoned(session: str) -> Mapping[int, tuple[Checkpoint, ...]]:
         reports, names = Reports(), []
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             names = [entry.name for entry in islice(entries, MAX_FILES)]
-        checkpoints = tuple(chain.from_iterable(iter(lambda: reports.read(folder)[1], [])))
-        pids = reports.pids.union(int(name) for name in names if name.isascii() and name.isdecimal())
-        saved.update(dict.fromkeys(pids, checkpoints))
+        read = chain.from_iterable(reports.read(folder)[1] for _ in range(_MAX_ABANDONED_READS))
+        checkpoints = tuple(deque(read, MAX_JOB_CHECKPOINTS))
+        for pid in (int(name) for name in names if name.isascii() and name.isdecimal()):
+            saved[pid] = () if pid in saved else checkpoints  # a script can write a file with another's PID
         return False
 
     for parent in _parents():

@@ -19,28 +19,23 @@ MAX_LINES_BYTES = 256 << 10
 """Bytes of `SAVED` to read at once: more than a thousand lines."""
 _MAX_STEP = 2**62
 _NUMBER = rb" (\d{1,19})"
-_SAVED_LINE = re.compile(
-    rb"(state|export)" + _NUMBER + rb" (-1|\d{1,19})" + 3 * _NUMBER + rb" ((?:[0-9a-f]{2}){1,4096})"
-)
+_SAVED_LINE = re.compile(rb"(state|export) (-1|\d{1,19})" + 3 * _NUMBER + rb" ((?:[0-9a-f]{2}){1,4096})")
 
 
 @contextmanager
-def opened(name: str, folder: int, kept: dict[str, int]) -> Iterator[int]:
+def opened(name: str, folder: int, kept: dict[str, int] | None = None) -> Iterator[int]:
     """Opens the file `name` in an open folder for reading. Raises `OSError`.
 
-    A few files are `kept` open: a process still writes its own after the folder has been removed, as by systemd at the
-    user's last logout. Others are not, as a script may make many.
+    If `kept` is given, a few files stay open in it: a process still writes its own after the folder has been removed, as
+    by systemd at the user's last logout. Others do not, as a script may make many.
     """
-    descriptor = kept.get(name)
-    if descriptor is None:
-        descriptor = open_regular(name, folder=folder)
-        if len(kept) < _MAX_KEPT_FILES:
-            kept[name] = descriptor
-    try:
-        yield descriptor
-    finally:
-        if name not in kept:
-            os.close(descriptor)
+    if kept is not None and name in kept:
+        yield kept[name]
+        return
+    with os.fdopen(open_regular(name, folder=folder), "rb", buffering=0) as file:
+        if kept is not None and len(kept) < _MAX_KEPT_FILES:
+            kept[name] = os.dup(file.fileno())
+        yield file.fileno()
 
 
 class Metric(NamedTuple):
@@ -109,20 +104,16 @@ def _metric(name: bytes, value: float, step: int, at_ns: int) -> Metric | None:
 
 
 class SavedFiles:
-    """The files that an attempt's processes have saved.
-
-    Attributes:
-        pids: The processes that have reported them, as they see their PIDs.
-    """
+    """The files that an attempt's processes have saved."""
 
     def __init__(self) -> None:
-        self._offset = 0
-        self.pids = set[int]()
+        self._inode = self._offset = 0
 
     def read(self, descriptor: int) -> list[Checkpoint]:
         """Returns the next reports of an open file, up to `MAX_LINES_BYTES`; ignores lines that are incomplete or invalid."""
-        if os.fstat(descriptor).st_size < self._offset:  # a process has started it again
-            self._offset = 0
+        status = os.fstat(descriptor)
+        if status.st_ino != self._inode or status.st_size < self._offset:  # a process has started it again
+            self._inode, self._offset = status.st_ino, 0
         data = os.pread(descriptor, MAX_LINES_BYTES, self._offset)
         end = data.rfind(b"\n") + 1 or len(data) // MAX_LINES_BYTES * MAX_LINES_BYTES
         self._offset += end
@@ -130,11 +121,10 @@ class SavedFiles:
         return [saved for match in matches if match is not None and (saved := self._checkpoint(match)) is not None]
 
     def _checkpoint(self, match: re.Match[bytes]) -> Checkpoint | None:
-        pid, size_bytes, env_steps, inode, at_ns = map(int, match.groups()[1:6])
-        path = bytes.fromhex(match[7].decode())
+        size_bytes, env_steps, inode, at_ns = map(int, match.groups()[1:5])
+        path = bytes.fromhex(match[6].decode())
         if path[:1] != b"/" or b"\0" in path or max(env_steps, inode, size_bytes) >= _MAX_STEP:
             return None
-        self.pids.add(pid)
         now = time.monotonic()
         saved = round(time.time() - (now - min(at_ns / 1e9, now)), 3)
         with suppress(UnicodeDecodeError):  # a message cannot carry a path that is not UTF-8
@@ -148,7 +138,6 @@ class Reports:
 
     Attributes:
         lost: Metrics that were overwritten before they were read.
-        pids: The processes that have reported saved files, as they see their PIDs.
     """
 
     def __init__(self) -> None:
@@ -156,7 +145,6 @@ class Reports:
         self._kept: dict[str, int] = {}
         """Descriptors of files that are kept open."""
         self._saved = SavedFiles()
-        self.pids = self._saved.pids
         self.lost = 0
 
     @property
@@ -174,7 +162,7 @@ class Reports:
         """Returns the new metrics, sorted by time, and the newly saved files; stops after about `MAX_RECORDS` metrics."""
         metrics, saved = list[Metric](), list[Checkpoint]()
         # Files may not be regular, or removed by the script.
-        with suppress(OSError), opened(ring.SAVED, folder, {}) as descriptor:
+        with suppress(OSError), opened(ring.SAVED, folder) as descriptor:
             saved = self._saved.read(descriptor)
         for name in list(self._files):
             self._files[name] = file = self._files.pop(name)  # last in the next read
