@@ -25,6 +25,12 @@ _COMPILERS = "quadrants", "gstaichi", "taichi"
 """Genesis' compiler and its earlier names; each version compiles its own kernels."""
 _FIND_GENESIS = "import importlib.util, sys; sys.exit(importlib.util.find_spec('genesis') is None)"
 _PRINT_MAJOR = "import sys; print(sys.version_info[0])"
+_FIND_MODULE = """
+import importlib.util as u, sys
+sys.path.insert(0, {cwd!r})
+spec = u.find_spec({name!r})
+print(next(iter(spec.submodule_search_locations or [spec.origin])))
+"""
 _FIND_INSTALLER = """
 import importlib.util as u, os, sysconfig
 managed = sys.prefix == sys.base_prefix and os.path.exists(sysconfig.get_path("stdlib") + "/EXTERNALLY-MANAGED")
@@ -104,6 +110,20 @@ def has_genesis(python: str) -> bool:
         return ask(python, _FIND_GENESIS).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
+
+
+def module_path(python: str, cwd: str, module: str, env: Mapping[str, str]) -> str:
+    """Returns the path of a module, or of its package, in the folder `cwd` or the interpreter's; empty if it is not found.
+
+    Imports nothing.
+    """
+    program = _FIND_MODULE.format(cwd=cwd, name=module.partition(".")[0])
+    try:
+        answer = ask(python, program, env=env)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    path = os.fsdecode(answer.stdout).strip("\n")
+    return path if answer.returncode == 0 and path.startswith("/") else ""
 
 
 def versions(python: str) -> Versions:

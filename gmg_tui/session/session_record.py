@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 
 from gmg_tui.machine import processes
 from gmg_tui.machine.files import open_for_reading
-from gmg_tui.machine.folders import write_own
+from gmg_tui.machine.folders import distrust, write_own
 from gmg_tui.machine.marked_processes import find_marked
 from gmg_tui.model import Alert, Checkpoint, JobRecord, Queue, Rank, RunSpec, Session, Snapshot, Worker, summable
 from gmg_tui.model.errors import GmgError, suggest
@@ -310,8 +310,8 @@ def clear_lost(report: Callable[[str], None]) -> None:
         if entry.state != "lost" or entry.record.lost:
             continue
         session = entry.record.session
-        if session.id in running_ids or _is_copy(entry):
-            continue  # the original may be running
+        if session.id in running_ids or _is_copy(entry) or distrust(entry.folder) is not None:
+            continue  # the original may be running, or it is another user's
         if stuck := _kill_leftovers(session, report):
             # Leave the record unchanged, so that the next command tries again.
             report(f"{entry.name}: still running after SIGKILL: process {', '.join(map(str, stuck))}")

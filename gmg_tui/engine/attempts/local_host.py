@@ -206,7 +206,8 @@ class LocalHost:
         """
         spec, agent = self.spec, self.spec.agent
         assert agent is not None
-        for paths, names in ((spec.code_paths, agent.owners), ((spec.cwd,), (*agent.owners, *agent.cwd_owners))):
+        code_paths = (*spec.code_paths, *filter(None, (agent.module_path,)))
+        for paths, names in ((code_paths, agent.owners), ((spec.cwd,), (*agent.owners, *agent.cwd_owners))):
             for path in map(Path, paths):
                 try:
                     foreign = foreign_owner(path, names)

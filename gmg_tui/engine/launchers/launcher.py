@@ -39,7 +39,7 @@ def agent_script() -> str:
     """Returns a script for `sh` that runs `AGENT_COMMAND` on a node, or the node's own gmg-tui.
 
     It runs the latter if there the interpreter is missing or has an owner who is not trusted here. It fails if that is so
-    for this package, which both may import, or if anyone could create it.
+    for this package, which both may import, or if other users could create it.
     """
     python, package = shlex.quote(AGENT_COMMAND[0]), list(owners(gmg_tui.__file__))
     python_owners = list(owners(AGENT_COMMAND[0]))
@@ -51,7 +51,7 @@ def agent_script() -> str:
         'while [ "$p" != / ]; do own "$p" || exec gmg-tui agent; p=$(dirname "$p"); done; '
         f"for q in {_quoted(package)}; do "
         'if [ -e "$q" ] || [ -L "$q" ]; then own "$q" && continue; '
-        'else case $(stat -c %A "$(dirname "$q")") in ????????w*) ;; *) break;; esac; fi; '
+        'else case $(stat -c %A "$(dirname "$q")") in ?????w*|????????w*) ;; *) break;; esac; fi; '
         'echo "$q could be another user\'s here: gmg-tui is not run" >&2; exit 1; done; '
         f"exec {shlex.join(AGENT_COMMAND)}"
     )

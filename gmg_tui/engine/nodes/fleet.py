@@ -28,7 +28,7 @@ from gmg_tui.machine.folders import owner_names, owners, write_own
 from gmg_tui.model import AgentSpec, GpuSample, NodesSpec, NodeView, RunSpec, Session, Slot, StartMode, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import one_line
-from gmg_tui.scripts import torchrun
+from gmg_tui.scripts import interpreter, torchrun
 from gmg_tui.scripts.torchrun import LOOPBACK
 from gmg_tui.session import NODE_MARK
 from gmg_tui.session.protocol import Lines
@@ -70,6 +70,7 @@ class Fleet:
         """ID of the session's previous engine; empty if there was none."""
         self._owners: tuple[str, ...] = ()
         self._cwd_owners: tuple[str, ...] = ()
+        self._module_path = ""
         self._slots: Mapping[str, EngineSlot] = {}
         self._line_offsets: dict[str, tuple[str, int]] = {}
         """The ID of each slot's agent, and the ring buffer's number for that agent's first line."""
@@ -87,9 +88,7 @@ class Fleet:
         if not names:
             raise GmgError("--nodes: no node is listed", 1)
         self._replaces = await in_daemon_thread(_write_mark, Path(self.spec.folder, NODE_MARK), self.session_id)
-        self._owners, self._cwd_owners = await in_daemon_thread(
-            lambda: [tuple(owner_names(owners(*paths))) for paths in (self.spec.code_paths, (self.spec.cwd,))]
-        )
+        await in_daemon_thread(self._find_owners)
         log_writers: dict[str, LogCopies] = {}
         for name in names:
             callbacks = self._on_change, self._append_lines
@@ -109,6 +108,15 @@ class Fleet:
         self._check_answers(errors)
         self.hardware = self._merge_hardware(errors)
 
+    def _find_owners(self) -> None:
+        """Finds the owners of the code that the workers run, and of the folder they start in."""
+        spec, module = self.spec, ""
+        if spec.module:
+            module = interpreter.module_path(spec.python, spec.cwd, spec.script, os.environ | spec.env)
+        self._module_path = module
+        self._owners = tuple(owner_names(owners(*spec.code_paths, *filter(None, (module,)))))
+        self._cwd_owners = tuple(owner_names(owners(spec.cwd)))
+
     def _agent_spec(self, node: str) -> RunSpec:
         spec = self.spec
         assert spec.nodes is not None
@@ -122,6 +130,7 @@ class Fleet:
             replaces=self._replaces,
             owners=self._owners,
             cwd_owners=self._cwd_owners,
+            module_path=self._module_path,
         )
         # Ranks on different nodes wait for each other, so no agent may delay its own.
         start = StartMode.TOGETHER if spec.ddp is not None else spec.start

@@ -220,6 +220,8 @@ def test_a_host_runs_no_package_that_another_user_has_made_or_could_make(monkeyp
         assert run() == ("python\n", "")
         shared.chmod(0o1777)
         assert run() == refusal
+        shared.chmod(0o775)
+        assert run() == refusal
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
@@ -235,6 +237,24 @@ async def test_a_node_runs_no_script_that_another_user_has_made(hosts: NodesSpec
     reason = f"{script.parent} belongs to nobody here, unlike on the session's machine: not run"
     assert [worker.reason for worker in snapshot.workers] == [reason] * 2
     assert not ran.exists()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+async def test_a_node_runs_no_module_of_another_user(
+    hosts: NodesSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one installed from a scratch disk, which each node has for itself."""
+    nobody = pwd.getpwnam("nobody").pw_uid
+    (tmp_path / "ssh").write_text(_SSH.replace("{ IFS", f"chown {nobody} {tmp_path}/scratch\n{{ IFS", 1))
+    (package := tmp_path / "scratch" / "walk").mkdir(parents=True)
+    (package / "__init__.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    (package / "train.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(package.parent))
+    async with running(structs.replace(spec_for(cpu=1, nodes=hosts), script="walk.train", module=True)) as run:
+        snapshot = await run.until(lambda snapshot: snapshot.ended)
+    reason = f"{package.parent} belongs to nobody here, unlike on the session's machine: not run"
+    assert [worker.reason for worker in snapshot.workers] == [reason] * 2
+    assert not (tmp_path / "ran").exists()
 
 
 async def test_a_node_without_the_working_directory_runs_no_script_of_the_same_name_at_home(
