@@ -21,7 +21,7 @@ import gmg_tui
 from gmg_tui import session as sessions
 from gmg_tui.cli.prestart import PrestartedEngine
 from gmg_tui.machine.files import open_for_reading
-from gmg_tui.machine.folders import OpenFolder, home, make_private
+from gmg_tui.machine.folders import OpenFolder, distrust, home, make_private
 from gmg_tui.model import AgentSpec, RunSpec
 from gmg_tui.model.errors import GmgError
 
@@ -87,7 +87,7 @@ def _connect_or_start(line: bytes) -> socket.socket:
     shares_folder = False
     with suppress(OSError, UnicodeDecodeError):
         engine_id = open_for_reading(Path(spec.folder, sessions.NODE_MARK)).read(_CHUNK_BYTES).decode()
-        shares_folder = engine_id == agent_spec.session_id
+        shares_folder = engine_id == agent_spec.session_id and distrust(Path(spec.folder)) is None
     if not (spec.module or Path(spec.cwd).is_dir()):  # a module may be in the working directory
         spec = structs.replace(spec, script=spec.script_path, cwd=str(home() or "/"))
     spec = structs.replace(

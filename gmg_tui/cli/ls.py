@@ -10,7 +10,7 @@ from msgspec import structs
 from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note, print_json
 from gmg_tui.cli.rm import sessions_without_record
-from gmg_tui.machine.folders import user_name
+from gmg_tui.machine.ownership import user_name
 from gmg_tui.model import WorkerState, units
 from gmg_tui.model.alert import by_urgency, urgent
 from gmg_tui.results import table

@@ -92,9 +92,10 @@ def _resolve(path: Path) -> Path:
 def components(path: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
     """Yields the folders and links that lead to `path`, and its target: each one's path, status, and True for the target.
 
-    Starts at the root. Raises `OSError` if one is missing, or if links form a loop.
+    Starts at the root; after a link, `..` is the parent of the link's target, as for the kernel. Raises `OSError` if one is
+    missing, or if links form a loop.
     """
-    component, names = Path("/"), [*reversed(Path(os.path.abspath(path)).parts[1:])]  # noqa: PTH100 - keeps links
+    component, names = Path("/"), [*reversed(path.absolute().parts[1:])]
     for _ in range(_MAX_COMPONENTS):
         status = component.lstat()
         yield component, status, not names

@@ -6,23 +6,20 @@ another user may have put into a shared folder.
 
 import errno
 import fcntl
-import grp
 import os
 import pwd
 import stat
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
-from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from gmg_tui.machine.files import components, write_atomic
+from gmg_tui.machine.ownership import administrators, is_own_group
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-OVERFLOW_ID = 65534
-"""The apparent owner of unmapped users' files in a user namespace, such as root's in Apptainer (user_namespaces(7))."""
 _MAX_LISTED_ENTRIES = 10_000
 """Maximum entries to read in a shared folder, and in any folder per pass."""
 _MAX_REMOVED_ENTRIES = 100_000
@@ -65,40 +62,6 @@ def _folder(variable: str, below_home: str) -> Path | None:
         return Path(given)
     folder = home()
     return folder / below_home if folder is not None else None
-
-
-def user_name(uid: int) -> str:
-    """Returns a user's name, or `user UID` if there is no passwd entry."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
-
-
-def owner_names(owned: Iterable[tuple[Path, int]]) -> list[str]:
-    """Returns the names of the users in `owned` (see `owners`): an ID may belong to another user on another machine."""
-    names = set()
-    for _, uid in owned:
-        with suppress(KeyError):
-            if uid != ambiguous_id():
-                names.add(pwd.getpwuid(uid).pw_name)
-    return sorted(names)
-
-
-def foreign_owner(path: Path, names: Collection[str]) -> tuple[Path, str] | None:
-    """Returns the first component of `path`, and its owner's name, that is not this user's, root's or one of `names`.
-
-    Raises `OSError` if a component is missing.
-    """
-    administrators = _administrators()
-    for component, status, _ in components(path):
-        uid = status.st_uid
-        is_known = uid != ambiguous_id() and user_name(uid) in names
-        if not (is_known or uid in administrators or uid == os.getuid()):
-            return component, user_name(uid)
-        # Inside a world-writable folder, an unmapped owner may be anyone.
-        administrators = (0,) if status.st_mode & stat.S_IWOTH else _administrators()
-    return None
 
 
 class OpenFolder(NamedTuple):
@@ -144,29 +107,21 @@ def distrust(folder: Path, *, shared: bool = False, must_exist: bool = False) ->
     and world-writable with the sticky bit, unless the rest of the path is missing: anyone could then create it.
     With `must_exist`, raises `OSError` if anything is missing.
     """
-    administrators, public = _administrators(), None
+    trusted, public = administrators(), None
     try:
         for component, status, is_last in components(folder):
             if stat.S_ISREG(status.st_mode):  # only folders like `/` and `/tmp` must be an unmapped root's
-                administrators = (0,)
-            if (reason := _distrust(status, administrators, own=is_last and not shared)) is not None:
+                trusted = (0,)
+            if (reason := _distrust(status, trusted, own=is_last and not shared)) is not None:
                 return f"{component} {reason}"
             public = component if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IWOTH else None
             # Inside a world-writable folder, an unmapped owner may be anyone.
-            administrators = (0,) if public is not None else _administrators()
+            trusted = (0,) if public is not None else administrators()
     except OSError:
         if must_exist:
             raise
         return f"{folder} is missing, and {public} can be changed by all users" if public is not None else None
     return None
-
-
-def owners(*paths: str | Path) -> Iterator[tuple[Path, int]]:
-    """Yields the existing components of these paths (folders, links, files), each with its owner's user ID."""
-    for path in paths:
-        with suppress(OSError):
-            for component, status, _ in components(Path(path)):
-                yield component, status.st_uid
 
 
 def check_own(folder: Path, *, shared: bool = False) -> None:
@@ -175,55 +130,18 @@ def check_own(folder: Path, *, shared: bool = False) -> None:
         raise PermissionError(errno.EACCES, reason, str(folder))
 
 
-def _distrust(status: os.stat_result, administrators: tuple[int, ...], *, own: bool) -> str | None:
+def _distrust(status: os.stat_result, trusted: tuple[int, ...], *, own: bool) -> str | None:
     user = os.getuid()
     is_link = stat.S_ISLNK(status.st_mode)
-    if status.st_uid != user and ((own and not is_link) or status.st_uid not in administrators):
+    if status.st_uid != user and ((own and not is_link) or status.st_uid not in trusted):
         return f"belongs to user {status.st_uid}"
     if is_link or (status.st_mode & stat.S_ISVTX and not own):
         return None
     if status.st_mode & stat.S_IWOTH:
         return "can be changed by all users"
-    if status.st_mode & stat.S_IWGRP and not _is_own_group(status.st_gid):
+    if status.st_mode & stat.S_IWGRP and not is_own_group(status.st_gid):
         return f"can be changed by group {status.st_gid}"
     return None
-
-
-@cache
-def _user_map() -> list[list[int]]:
-    """Returns the rows of this user namespace: the first ID in it, the first outside, and the number of IDs."""
-    return [[*map(int, line.split())] for line in Path("/proc/self/uid_map").read_text("ascii").splitlines()]
-
-
-def unmapped_id() -> int | None:
-    """Returns the user ID shown for all users unknown in this user namespace, such as root; None if it is a user's."""
-    has_nobody = any(first <= OVERFLOW_ID < first + count for first, _, count in _user_map())
-    return None if has_nobody else OVERFLOW_ID
-
-
-def ambiguous_id() -> int | None:
-    """Returns the user ID that any user outside this user namespace may have; None outside of all namespaces.
-
-    A rootless container may have a user with this ID, too.
-    """
-    return None if _user_map() == [[0, 0, 2**32 - 1]] else OVERFLOW_ID
-
-
-def _administrators() -> tuple[int, ...]:
-    """Returns the user IDs that may be root's."""
-    unmapped = unmapped_id()
-    return (0,) if unmapped is None else (0, unmapped)
-
-
-def _is_own_group(gid: int) -> bool:
-    """True for root's group, and a group with this user as its only member, as many systems create for each user."""
-    if gid == 0:  # in a user namespace it may be any group of this user
-        return ambiguous_id() is None
-    try:
-        group, user = grp.getgrgid(gid), pwd.getpwuid(os.getuid())
-    except KeyError:
-        return False
-    return group.gr_name == user.pw_name and not set(group.gr_mem) - {user.pw_name}
 
 
 def make_own(folder: Path) -> None:

@@ -55,8 +55,8 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     """Names of the owners of the files that workers run, and of their folders, on the session's machine."""
     cwd_owners: tuple[str, ...] = ()
     """Names of the owners of the folder they start in, and of its parents."""
-    module_path: str = ""
-    """Path of the module that they run, or of its package, on the session's machine; empty if unknown, or for a script."""
+    import_paths: tuple[str, ...] = ()
+    """Paths on the session's machine from which they import Python modules."""
 
 
 class NodeView(Struct, frozen=True, omit_defaults=True):

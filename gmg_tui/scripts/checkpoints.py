@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from gmg_tui.machine.files import components
-from gmg_tui.machine.folders import OVERFLOW_ID, ambiguous_id, owners, unmapped_id, user_name
+from gmg_tui.machine.ownership import OVERFLOW_ID, ambiguous_id, owners, unmapped_id, user_name
 from gmg_tui.model import Attempt, Checkpoint, merge_checkpoints
 
 MAX_CHECKPOINTS = 20
@@ -53,6 +53,8 @@ class Trust(NamedTuple):
         trusted -= {ambiguous_id()}
         unmapped, is_world_writable = unmapped_id(), False
         for folder, parent, _ in parents:
+            if folder.parts[1:2] == ("proc",):
+                return f"could be replaced: {folder} is not the same for all processes"
             is_link = stat.S_ISLNK(parent.st_mode)
             # Inside a world-writable folder, an unmapped owner may be anyone; elsewhere it is root.
             is_root = _is_squashed(parent) or parent.st_uid == unmapped

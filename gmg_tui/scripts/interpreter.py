@@ -9,7 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import gmg_tui
-from gmg_tui.machine.folders import config_folder, distrust, home, user_name
+from gmg_tui.machine.folders import config_folder, distrust, home
+from gmg_tui.machine.ownership import user_name
 from gmg_tui.model import Versions
 from gmg_tui.model.errors import GmgError
 
@@ -25,11 +26,13 @@ _COMPILERS = "quadrants", "gstaichi", "taichi"
 """Genesis' compiler and its earlier names; each version compiles its own kernels."""
 _FIND_GENESIS = "import importlib.util, sys; sys.exit(importlib.util.find_spec('genesis') is None)"
 _PRINT_MAJOR = "import sys; print(sys.version_info[0])"
-_FIND_MODULE = """
-import importlib.util as u, sys
+_FIND_IMPORTS = """
+import importlib.util as u, os, sys
+paths = [sys.base_prefix, *sys.path]
 sys.path.insert(0, {cwd!r})
-spec = u.find_spec({name!r})
-print(next(iter(spec.submodule_search_locations or [spec.origin])))
+spec = u.find_spec({module!r}) if {module!r} else None
+paths += (spec.submodule_search_locations or [spec.origin or ""]) if spec else []
+print(*filter(os.path.exists, paths), sep="\\0", end="")
 """
 _FIND_INSTALLER = """
 import importlib.util as u, os, sysconfig
@@ -112,18 +115,18 @@ def has_genesis(python: str) -> bool:
         return False
 
 
-def module_path(python: str, cwd: str, module: str, env: Mapping[str, str]) -> str:
-    """Returns the path of a module, or of its package, in the folder `cwd` or the interpreter's; empty if it is not found.
+def import_paths(python: str, cwd: str, module: str | None, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the paths from which a script imports: the interpreter's, and those of a `module` that runs in the folder `cwd`.
 
-    Imports nothing.
+    Imports nothing. Returns nothing if the interpreter fails.
     """
-    program = _FIND_MODULE.format(cwd=cwd, name=module.partition(".")[0])
+    program = _FIND_IMPORTS.format(cwd=cwd, module=(module or "").partition(".")[0])
     try:
         answer = ask(python, program, env=env)
     except (OSError, subprocess.TimeoutExpired):
-        return ""
-    path = os.fsdecode(answer.stdout).strip("\n")
-    return path if answer.returncode == 0 and path.startswith("/") else ""
+        return ()
+    paths = os.fsdecode(answer.stdout).split("\0") if answer.returncode == 0 else []
+    return tuple(dict.fromkeys(path for path in paths if path.startswith("/")))
 
 
 def versions(python: str) -> Versions:

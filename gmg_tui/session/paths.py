@@ -24,8 +24,8 @@ from gmg_tui.machine.folders import (
     make_private,
     runtime_folder,
     state_folder,
-    user_name,
 )
+from gmg_tui.machine.ownership import user_name
 from gmg_tui.machine.processes import peer_credentials
 from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError

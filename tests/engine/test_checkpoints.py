@@ -9,7 +9,7 @@ import psutil
 import pytest
 from msgspec import structs
 
-from gmg_tui.machine import folders
+from gmg_tui.machine import ownership
 from gmg_tui.model import (
     NO_ATTEMPT,
     Alert,
@@ -356,6 +356,22 @@ def test_nothing_continues_from_a_file_of_another_user(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+def test_nothing_continues_from_a_path_that_another_user_can_lead_elsewhere(tmp_path: Path) -> None:
+    """The kernel follows a link before it goes up; `/proc/self` is another process for the script that loads the file."""
+    (saved := tmp_path / "model_2.pt").write_bytes(b"state")
+    theirs, link = tmp_path / "theirs", tmp_path / "link"
+    (theirs / "inner").mkdir(parents=True)
+    (theirs / saved.name).symlink_to(saved)
+    link.symlink_to(theirs / "inner")
+    os.chown(theirs, 1, -1)
+    assert not _reason((Checkpoint(str(theirs / ".." / saved.name), 1.0),), Trust((str(theirs),)))
+    assert (
+        _reason((Checkpoint(str(link / ".." / saved.name), 1.0),)) == f"could be replaced: {theirs} belongs to daemon"
+    )
+    assert _reason((Checkpoint(f"/proc/self/root{saved}", 1.0),)).startswith("could be replaced: /proc")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
 def test_who_owns_a_folder_on_the_way_could_replace_a_checkpoint(tmp_path: Path) -> None:
     """Owners of a group's folder, and of what runs, are trusted: a lab's shared disk, and a container that runs as root."""
     folder = tmp_path / "theirs"
@@ -382,7 +398,7 @@ def test_in_a_user_namespace_only_root_is_trusted_of_the_users_unknown_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a rootless container, the files of root and of all other users seem to be nobody's."""
-    monkeypatch.setattr(folders, "_user_map", lambda: [[1000, 1000, 1]])
+    monkeypatch.setattr(ownership, "_user_map", lambda: [[1000, 1000, 1]])
     folder = tmp_path / "runs" / "mine"
     folder.mkdir(parents=True)
     saved = folder / "model_2.pt"
@@ -396,11 +412,13 @@ def test_in_a_user_namespace_only_root_is_trusted_of_the_users_unknown_there(
         tmp_path.chmod(0o755)
     os.chown(saved, 65534, -1)
     assert _reason(checkpoints, run) == "belongs to nobody"
-    monkeypatch.setattr(folders, "_user_map", lambda: [[0, 1000, 1], [1, 100000, 65536]])  # as Podman's, with a nobody
+    monkeypatch.setattr(
+        ownership, "_user_map", lambda: [[0, 1000, 1], [1, 100000, 65536]]
+    )  # as Podman's, with a nobody
     assert _reason(checkpoints, run) == "belongs to nobody"
     os.chown(saved, 0, -1)
     assert _reason(checkpoints, run) == f"could be replaced: {folder.parent} belongs to nobody"
-    monkeypatch.setattr(folders, "_user_map", lambda: [[0, 0, 2**32 - 1]])
+    monkeypatch.setattr(ownership, "_user_map", lambda: [[0, 0, 2**32 - 1]])
     assert not _reason(checkpoints, run)
 
 

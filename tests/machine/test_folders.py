@@ -12,20 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui.machine import folders
+from gmg_tui.machine import folders, ownership
 from gmg_tui.machine.folders import (
     distrust,
-    foreign_owner,
     make_locked,
     make_own,
     make_private,
-    owner_names,
-    owners,
     remove_abandoned,
     remove_own,
     remove_tree,
     write_own,
 )
+from gmg_tui.machine.ownership import foreign_owner, others_can_create, owner_names, owners
 from gmg_tui.scripts.genesis.caches import kernel_cache_use
 from gmg_tui.scripts.probe import SITE, counts
 
@@ -156,7 +154,7 @@ def test_every_folder_and_link_on_the_way_counts(shared: Path, tmp_path: Path, m
     assert str(shared / "us") in str(distrust(ours))
     remove_own(ours)
     assert kept.exists()
-    monkeypatch.setattr(folders, "_administrators", lambda: (0, STRANGER))  # unmapped in a container, as root
+    monkeypatch.setattr(folders, "administrators", lambda: (0, STRANGER))  # unmapped in a container, as root
     (shared / "us").chmod(0o1777)
     assert str(shared / "us") in str(distrust(shared / "us" / "new"))
     (tmp_path / "loop").symlink_to("loop")
@@ -165,11 +163,21 @@ def test_every_folder_and_link_on_the_way_counts(shared: Path, tmp_path: Path, m
 
 
 @as_root
+def test_what_is_missing_below_a_shared_folder_could_be_created_by_others(tmp_path: Path) -> None:
+    (folder := tmp_path / "folder").mkdir()
+    for mode, gid, doubted in ((0o755, STRANGER, False), (0o775, STRANGER, True), (0o775, 0, False), (0o1777, 0, True)):
+        os.chown(folder, 0, gid)
+        folder.chmod(mode)
+        assert others_can_create(folder / "in" / "it") is doubted
+        assert not others_can_create(folder)
+
+
+@as_root
 def test_in_a_user_namespace_neither_a_strangers_file_nor_a_shared_group_counts_as_roots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folders, "_user_map", lambda: [[0, 1000, 1]])
-    nobody = folders.OVERFLOW_ID
+    monkeypatch.setattr(ownership, "_user_map", lambda: [[0, 1000, 1]])
+    nobody = ownership.OVERFLOW_ID
     folder, file = tmp_path / "config", tmp_path / "config" / "config.toml"
     folder.mkdir()
     file.touch()
@@ -183,7 +191,7 @@ def test_in_a_user_namespace_neither_a_strangers_file_nor_a_shared_group_counts_
     folder.chmod(0o777)
     assert foreign_owner(file, ("nobody",)) == (file, "nobody")
     for user_map in ([[0, 1000, 1]], [[0, 1000, 1], [1, 100000, 65536]]):
-        monkeypatch.setattr(folders, "_user_map", lambda user_map=user_map: user_map)
+        monkeypatch.setattr(ownership, "_user_map", lambda user_map=user_map: user_map)
         folder.chmod(0o775)
         assert distrust(folder) == f"{folder} can be changed by group 0"
 

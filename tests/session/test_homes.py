@@ -8,7 +8,7 @@ import pytest
 
 from gmg_tui import session as sessions
 from gmg_tui.cli import agent
-from gmg_tui.machine import folders
+from gmg_tui.machine import folders, ownership
 from gmg_tui.model import AgentSpec
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis import caches
@@ -35,7 +35,7 @@ def test_relative_and_empty_folders_do_not_count(monkeypatch: pytest.MonkeyPatch
     assert folders.home({"HOME": ""}) == folders.home({"HOME": "x"}) == passwd
     monkeypatch.setattr(os, "getuid", lambda: 424242)
     assert folders.home({"HOME": ""}) is caches.kernel_cache({}) is None
-    assert folders.user_name(424242) == "user 424242"
+    assert ownership.user_name(424242) == "user 424242"
 
 
 @needs_root

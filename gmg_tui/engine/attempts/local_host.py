@@ -26,9 +26,10 @@ from gmg_tui.jobs.argument_placeholders import checkpoint_values, fill, values_f
 from gmg_tui.machine import numa
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.cgroup import Memory, folders, usable_cpus
-from gmg_tui.machine.folders import foreign_owner, make_private
+from gmg_tui.machine.folders import make_private
 from gmg_tui.machine.gpu.driver import LATE_S, MAX_DRIVER_WAIT_S, Driver, timeout_text
 from gmg_tui.machine.gpu.egl import EglMap
+from gmg_tui.machine.ownership import foreign_owner, others_can_create
 from gmg_tui.machine.processes import Scans
 from gmg_tui.model import Checkpoint, Gpu, Session, Slot
 from gmg_tui.model.errors import GmgError
@@ -206,7 +207,9 @@ class LocalHost:
         """
         spec, agent = self.spec, self.spec.agent
         assert agent is not None
-        code_paths = (*spec.code_paths, *filter(None, (agent.module_path,)))
+        if missing := next((path for path in agent.import_paths if others_can_create(Path(path))), None):
+            raise GmgError(f"{missing} is missing here, and other users could create it: not run", 1)
+        code_paths = (*spec.code_paths, *filter(os.path.exists, agent.import_paths))
         for paths, names in ((code_paths, agent.owners), ((spec.cwd,), (*agent.owners, *agent.cwd_owners))):
             for path in map(Path, paths):
                 try:

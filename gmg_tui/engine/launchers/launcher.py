@@ -19,7 +19,7 @@ import msgspec
 
 import gmg_tui
 from gmg_tui.machine import slurm as allocation
-from gmg_tui.machine.folders import owner_names, owners
+from gmg_tui.machine.ownership import owner_names, owners
 from gmg_tui.model import units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import clean, one_line

@@ -24,7 +24,8 @@ from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.machine.address import is_reachable
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.files import open_for_reading
-from gmg_tui.machine.folders import owner_names, owners, write_own
+from gmg_tui.machine.folders import write_own
+from gmg_tui.machine.ownership import owner_names, owners
 from gmg_tui.model import AgentSpec, GpuSample, NodesSpec, NodeView, RunSpec, Session, Slot, StartMode, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import one_line
@@ -70,7 +71,7 @@ class Fleet:
         """ID of the session's previous engine; empty if there was none."""
         self._owners: tuple[str, ...] = ()
         self._cwd_owners: tuple[str, ...] = ()
-        self._module_path = ""
+        self._import_paths: tuple[str, ...] = ()
         self._slots: Mapping[str, EngineSlot] = {}
         self._line_offsets: dict[str, tuple[str, int]] = {}
         """The ID of each slot's agent, and the ring buffer's number for that agent's first line."""
@@ -110,11 +111,10 @@ class Fleet:
 
     def _find_owners(self) -> None:
         """Finds the owners of the code that the workers run, and of the folder they start in."""
-        spec, module = self.spec, ""
-        if spec.module:
-            module = interpreter.module_path(spec.python, spec.cwd, spec.script, os.environ | spec.env)
-        self._module_path = module
-        self._owners = tuple(owner_names(owners(*spec.code_paths, *filter(None, (module,)))))
+        spec = self.spec
+        module = spec.script if spec.module else None
+        self._import_paths = interpreter.import_paths(spec.python, spec.cwd, module, os.environ | spec.env)
+        self._owners = tuple(owner_names(owners(*spec.code_paths, *self._import_paths)))
         self._cwd_owners = tuple(owner_names(owners(spec.cwd)))
 
     def _agent_spec(self, node: str) -> RunSpec:
@@ -130,7 +130,7 @@ class Fleet:
             replaces=self._replaces,
             owners=self._owners,
             cwd_owners=self._cwd_owners,
-            module_path=self._module_path,
+            import_paths=self._import_paths,
         )
         # Ranks on different nodes wait for each other, so no agent may delay its own.
         start = StartMode.TOGETHER if spec.ddp is not None else spec.start

@@ -204,8 +204,8 @@ _UNCHECKED_FIELDS = frozenset({"spec", "result", "args", "given", "env", "extra_
 """Fields that may have any value: the session's own options, command lines, and results of scripts."""
 _MAX_TEXT_CHARS = 8192
 """Length limit of other texts, as of a line of output: clients get those of many jobs at once."""
-_CHECKPOINT_PATH = re.compile(r"/[^\0]{0,1023}")
-"""Valid checkpoint paths: they become arguments of scripts, perhaps on other nodes."""
+_CHECKPOINT_PATH = re.compile(r"/(?!(?:[^\0]*/)?\.\.?(?:/|\Z))[^\0]{0,1023}")
+"""Valid checkpoint paths, without `..`: they become arguments of scripts, perhaps on other nodes."""
 _MAX_CHECKPOINT_BYTES = 1200
 """Size limit of a checkpoint's path and progress: checkpoints go with a job to other nodes."""
 _MAX_ITEMS = 1024

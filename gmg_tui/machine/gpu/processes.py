@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from gmg_tui.machine.blocking_calls import begin
-from gmg_tui.machine.folders import user_name
+from gmg_tui.machine.ownership import user_name
 from gmg_tui.machine.processes import TICKS_PER_S, command_line, command_name, read, read_variable
 from gmg_tui.model import GpuProcess, GpuSample, units
 from gmg_tui.model.text import clean

@@ -17,6 +17,8 @@ from gmg_tui.model.curves import best_of
 from gmg_tui.session.store import database
 from gmg_tui.session.store.database import METRICS, AttemptCurves, JobAttempt, MetricsRow, StoreError, combining_sql
 
+MAX_COPY_BYTES = 1 << 30
+"""Maximum size of a copied store: a given one may claim to be larger than the disk; one of 100,000 jobs has 80 MB."""
 _COLUMNS = {
     "time": "sum((time + (seconds - 1) / 2.0) * seconds) / sum(seconds)",
     "slot": "slot",
@@ -188,13 +190,15 @@ def load_jobs(path: Path) -> list[JobRecord]:
 def open_store(path: Path, within_s: float | None = None, *, copied: bool = False) -> Iterator[Stored]:
     """Opens a consistent view of the store at `path`, for at most `within_s` seconds if given. Raises `StoreError`.
 
-    No record can be written while a view is open, unless it is `copied`: open it so for more than a few queries.
+    No record can be written while a view is open, unless it is `copied`: open it so for more than a few queries. A store of
+    implausible size is not copied.
     """
     try:
+        copied = copied and path.exists() and path.stat().st_size <= MAX_COPY_BYTES
         with closing(database.open_copy(path) if copied else database.open_for_reading(path, within_s)) as db:
             db.execute("BEGIN")
             yield Stored(db)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise StoreError(f"{path}: the store cannot be read: {error}") from error
     except (msgspec.MsgspecError, RecursionError, UnicodeError, OverflowError) as error:
         raise StoreError(f"{path}: the store has a value that this gmg-tui cannot read: {error}") from error

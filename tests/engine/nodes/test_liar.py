@@ -409,8 +409,19 @@ async def test_a_result_is_decoded_once_however_often_it_is_read(monkeypatch: py
     assert [call.args for call in decode.call_args_list] == [(b'{"loss": 1}',), (b'{"loss": 2}',)]
 
 
-@pytest.mark.parametrize(("path", "progress", "is_kept"), [("/" + "é" * 800, "", False), ("/m.pt", "é" * 99, True)])
-def test_a_checkpoint_is_limited_in_bytes(path: str, progress: str, is_kept: bool) -> None:
+@pytest.mark.parametrize(
+    ("path", "progress", "is_kept"),
+    [
+        *(
+            ("/" + "é" * 800, "", False),
+            ("/m.pt", "é" * 99, True),
+            ("/a/.b/..c/m..pt", "", True),
+            ("/\n/m.pt", "", True),
+        ),
+        *((path, "", False) for path in ("m.pt", "/a/../m.pt", "/..", "/../m.pt", "/a/./m.pt", "/\n/../m.pt", "/a/..")),
+    ],
+)
+def test_a_checkpoint_is_limited_in_bytes_and_does_not_go_up(path: str, progress: str, is_kept: bool) -> None:
     """They come back in the reports of the node that the job moves to."""
     attempt = structs.replace(NO_ATTEMPT, checkpoints=(Checkpoint(path, 1.0, progress=progress),))
     assert bool(sanitize(attempt).checkpoints) is is_kept

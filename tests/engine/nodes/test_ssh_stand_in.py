@@ -240,20 +240,24 @@ async def test_a_node_runs_no_script_that_another_user_has_made(hosts: NodesSpec
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
-async def test_a_node_runs_no_module_of_another_user(
-    hosts: NodesSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_missing", [False, True])
+async def test_a_node_imports_nothing_that_another_user_has_made_or_could_make(
+    is_missing: bool, hosts: NodesSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one installed from a scratch disk, which each node has for itself."""
-    nobody = pwd.getpwnam("nobody").pw_uid
-    (tmp_path / "ssh").write_text(_SSH.replace("{ IFS", f"chown {nobody} {tmp_path}/scratch\n{{ IFS", 1))
-    (package := tmp_path / "scratch" / "walk").mkdir(parents=True)
+    """As a package installed from a scratch disk, which each node has for itself."""
+    package, nobody = tmp_path / "scratch" / "us" / "walk", pwd.getpwnam("nobody").pw_uid
+    change = f"mv {package.parent} {tmp_path}/gone 2>&-" if is_missing else f"chown {nobody} {package.parent}"
+    (tmp_path / "ssh").write_text(_SSH.replace("{ IFS", f"{change}\n{{ IFS", 1))
+    package.mkdir(parents=True)
+    package.parents[1].chmod(0o1777)
     (package / "__init__.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     (package / "train.py").touch()
     monkeypatch.setenv("PYTHONPATH", str(package.parent))
     async with running(structs.replace(spec_for(cpu=1, nodes=hosts), script="walk.train", module=True)) as run:
         snapshot = await run.until(lambda snapshot: snapshot.ended)
-    reason = f"{package.parent} belongs to nobody here, unlike on the session's machine: not run"
-    assert [worker.reason for worker in snapshot.workers] == [reason] * 2
+    problem = "belongs to nobody here, unlike on the session's machine"
+    problem = "is missing here, and other users could create it" if is_missing else problem
+    assert [worker.reason for worker in snapshot.workers] == [f"{package.parent} {problem}: not run"] * 2
     assert not (tmp_path / "ran").exists()
 
 

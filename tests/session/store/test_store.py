@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gmg_tui.model import Attempt, Curve, JobRecord, WorkerState
 from gmg_tui.session import STORE
-from gmg_tui.session.store import database, writer
+from gmg_tui.session.store import database, reader, writer
 from gmg_tui.session.store.database import AttemptCurves, JobAttempt, MetricsRow, Record, StoreError
 from gmg_tui.session.store.reader import create, load_jobs, open_store
 
@@ -62,6 +62,14 @@ def test_a_copied_view_locks_nothing_and_does_not_change(tmp_path: Path) -> None
         assert stored.jobs[1].name == "b"
     with open_store(path, copied=True) as stored:
         assert stored.jobs[1].name == "c"
+
+
+def test_a_store_of_implausible_size_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    create(path := tmp_path / STORE, [JobRecord(1, "a")])
+    monkeypatch.setattr(database, "open_copy", lambda _: pytest.fail("copied"))
+    monkeypatch.setattr(reader, "MAX_COPY_BYTES", path.stat().st_size - 1)
+    with open_store(path, copied=True) as stored:
+        assert [job.name for job in stored.jobs] == ["a"]
 
 
 def test_without_room_for_a_copy_the_store_itself_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
