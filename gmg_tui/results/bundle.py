@@ -25,7 +25,7 @@ from gmg_tui.scripts import interpreter
 from gmg_tui.session.store.database import StoreError
 from gmg_tui.session.store.reader import open_store
 
-_MAX_LOG_BYTES = 2 << 20
+_MAX_DOCUMENT_BYTES, _MAX_LOG_BYTES = 64 << 20, 2 << 20
 _MAX_LOGS = 50
 _MAX_VALUE_BYTES = 128 << 10
 """Maximum length of an environment variable on Linux (MAX_ARG_STRLEN, execve(2))."""
@@ -48,7 +48,7 @@ def bundle(entry: sessions.SessionEntry) -> bytes:
                 suppress(OSError, msgspec.MsgspecError, RecursionError),
                 _open_file(entry.folder / name, entry.folder) as file,
             ):
-                document = _mask_env(msgspec.json.decode(file.read()))
+                document = _mask_env(msgspec.json.decode(file.read(_MAX_DOCUMENT_BYTES)))
                 archive.writestr(name, scrub(msgspec.json.format(msgspec.json.encode(document)).decode()))
         for path in _logs(entry.folder):
             with suppress(OSError), _open_file(path, entry.folder) as file:
