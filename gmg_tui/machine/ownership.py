@@ -33,13 +33,11 @@ def owners(*paths: str | Path) -> Iterator[tuple[Path, int]]:
 
 
 def owner_names(owned: Iterable[tuple[Path, int]]) -> list[str]:
-    """Returns the names of the users in `owned` (see `owners`): an ID may belong to another user on another machine."""
-    names = set()
-    for _, uid in owned:
-        with suppress(KeyError):
-            if uid != ambiguous_id():
-                names.add(pwd.getpwuid(uid).pw_name)
-    return sorted(names)
+    """Returns the names of the users in `owned` (see `owners`): an ID may belong to another user on another machine.
+
+    An ID without a name, as of a host's user in a container, has the name `user UID`: no user with that ID can log in.
+    """
+    return sorted({user_name(uid) for _, uid in owned if uid != ambiguous_id()})
 
 
 def foreign_owner(path: Path, names: Collection[str]) -> tuple[Path, str] | None:

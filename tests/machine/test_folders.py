@@ -173,6 +173,15 @@ def test_what_is_missing_below_a_shared_folder_could_be_created_by_others(tmp_pa
 
 
 @as_root
+def test_files_of_a_user_without_a_name_are_known_on_a_node(tmp_path: Path) -> None:
+    """As those of a host's user in a container."""
+    os.chown(tmp_path, 424242, -1)
+    assert owner_names([(tmp_path, 424242)]) == ["user 424242"]
+    assert foreign_owner(tmp_path, ()) == (tmp_path, "user 424242")
+    assert foreign_owner(tmp_path, owner_names(owners(tmp_path))) is None
+
+
+@as_root
 def test_in_a_user_namespace_neither_a_strangers_file_nor_a_shared_group_counts_as_roots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
