@@ -116,7 +116,7 @@ def has_genesis(python: str) -> bool:
 
 
 def import_paths(python: str, cwd: str, module: str | None, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the paths from which a script imports: the interpreter's, and those of a `module` that runs in the folder `cwd`.
+    """Returns the paths from which a script imports: its interpreter's, and its own if it is a `module` run in `cwd`.
 
     Imports nothing. Returns nothing if the interpreter fails.
     """

@@ -34,7 +34,7 @@ MAX_PROCESSES = 64
 MAX_FILES = 1000
 """Maximum entries of an attempt's folder to read, and to remove at its end."""
 MAX_READS, _MAX_ABANDONED_READS = 4, 8
-"""Reads of counts that change meanwhile, and of saved files that a killed engine left."""
+"""Maximum reads of counts that are being changed, and of the saved files that a killed engine left."""
 _MIN_ROOM_BYTES = 4 << 20
 """Room for the counts of all processes, and the reports of some."""
 MAX_ENVIRONMENTS = 10**9
