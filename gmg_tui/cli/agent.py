@@ -80,13 +80,14 @@ def _connect_or_start(line: bytes) -> socket.socket:
     for socket_path in (path, *recorded):
         if (connection := _connect(socket_path)) is not None:
             return connection
-    if agent_spec.replaces:
-        _end_earlier_agent(agent_spec)
+    for earlier in agent_spec.replaces:
+        _end_earlier_agent(agent_spec, earlier)
     make_private(folder)
     new_folder = OpenFolder.open(folder)
     shares_folder = False
     with suppress(OSError, UnicodeDecodeError):
-        engine_id = open_for_reading(Path(spec.folder, sessions.NODE_MARK)).read(_CHUNK_BYTES).decode()
+        mark = open_for_reading(Path(spec.folder, sessions.NODE_MARK)).read(_CHUNK_BYTES).decode()
+        engine_id = mark.partition("\n")[0]
         shares_folder = engine_id == agent_spec.session_id and distrust(Path(spec.folder)) is None
     if not (spec.module or Path(spec.cwd).is_dir()):  # a module may be in the working directory
         spec = structs.replace(spec, script=spec.script_path, cwd=str(home() or "/"))
@@ -126,14 +127,14 @@ def _agent_folder(agent_spec: AgentSpec, id_prefix: str) -> Path:
     return next(filter(sessions.is_locked, others), first)
 
 
-def _end_earlier_agent(agent_spec: AgentSpec) -> None:
-    """Ends the agent of the session's earlier engine, or its workers would run beside the new ones.
+def _end_earlier_agent(agent_spec: AgentSpec, session_id: str) -> None:
+    """Ends the agent of an earlier engine of the session, or its workers would run beside the new ones.
 
     Waits until the agent has exited. Raises `GmgError` if it does not exit in time.
     """
     import asyncio  # late: rarely needed
 
-    id_prefix, deadline = agent_spec.replaces[:_ID_PREFIX_LENGTH], time.monotonic() + _END_TIMEOUT_S
+    id_prefix, deadline = session_id[:_ID_PREFIX_LENGTH], time.monotonic() + _END_TIMEOUT_S
     folder, end_requested = _agent_folder(agent_spec, id_prefix), False
     while sessions.is_locked(folder):
         if time.monotonic() >= deadline:

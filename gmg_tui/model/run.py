@@ -49,8 +49,8 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     """Seconds after which its watchdog ends the workers of an agent that hangs: their jobs start elsewhere. None for never."""
     peers: tuple[str, ...] = ()
     """Names of the other nodes."""
-    replaces: str = ""
-    """ID of the session's earlier engine, whose agent may still be running here; empty if there was none."""
+    replaces: tuple[str, ...] = ()
+    """IDs of the session's earlier engines, whose agents may still be running here."""
     owners: tuple[str, ...] = ()
     """Names of the owners of the files that workers run, and of their folders, on the session's machine."""
     cwd_owners: tuple[str, ...] = ()

@@ -38,6 +38,8 @@ _NODE_NAME = re.compile(r"[\w:][\w .@:+-]{0,127}", re.ASCII)
 """Valid node names: the cluster chooses them, and folders are named after them."""
 _MAX_NAMED_ERRORS = 4
 _MAX_NOTE_CHARS = 1000
+_MAX_EARLIER = 16
+"""Maximum number of earlier engines whose agents may still be running."""
 _MAX_PEERS = 3
 """Maximum number of other nodes that an agent looks up to find its own address."""
 _END_GRACE_S = 20.0
@@ -67,8 +69,8 @@ class Fleet:
         self._launcher = _make_launcher(nodes, cpu=spec.cpu is not None)
         self._nodes: dict[str, Node] = {}
         self._are_all_gone = False
-        self._replaces = ""
-        """ID of the session's previous engine; empty if there was none."""
+        self._replaces: tuple[str, ...] = ()
+        """IDs of the session's earlier engines, newest first."""
         self._owners: tuple[str, ...] = ()
         self._cwd_owners: tuple[str, ...] = ()
         self._import_paths: tuple[str, ...] = ()
@@ -281,13 +283,16 @@ class Fleet:
                 yield structs.replace(sample, uuid=uuid) if current else GpuSample(uuid=uuid)
 
 
-def _write_mark(mark: Path, session_id: str) -> str:
-    """Writes this engine's ID into the file `mark`. Returns the previous engine's ID; empty if there was none."""
-    previous = ""
+def _write_mark(mark: Path, session_id: str) -> tuple[str, ...]:
+    """Writes this engine's ID into the file `mark`, before those of earlier ones; returns these.
+
+    An engine that reached no node has ended no earlier agent, so more than one ID is kept.
+    """
+    earlier: tuple[str, ...] = ()
     with suppress(OSError), open_for_reading(mark) as file:
-        previous = file.read(len(session_id)).decode(errors="replace")
-    write_own(mark, session_id.encode())
-    return previous
+        earlier = tuple(file.read(_MAX_EARLIER * (len(session_id) + 1)).decode(errors="replace").split())
+    write_own(mark, "\n".join((session_id, *earlier)).encode())
+    return earlier
 
 
 def _with_node(slot: Slot, node: str, uuids: set[str]) -> Slot:

@@ -10,12 +10,14 @@ from msgspec import structs
 from gmg_tui import model, session
 from gmg_tui.engine.attempts.attempt import Outcome, StopCause, Task
 from gmg_tui.engine.launchers.launcher import Local
+from gmg_tui.engine.nodes.fleet import Fleet
 from gmg_tui.engine.nodes.node import Node
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
 from gmg_tui.engine.nodes.states import AttemptReport
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import NO_ATTEMPT, DdpSpec, NodesSpec, Slot, WorkerState
+from gmg_tui.model.errors import GmgError
 from gmg_tui.session.protocol import Action
 from gmg_tui.session.store import reader
 from tests.engine.harness import JOB, lives, program, running, spec_for
@@ -94,7 +96,10 @@ async def test_an_edit_before_the_node_reports_the_start_runs_with_the_new_argum
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_a_resumed_session_ends_processes_that_its_killed_engine_left_on_the_nodes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("failed_resumes", [0, 2])
+async def test_a_resumed_session_ends_processes_that_its_killed_engine_left_on_the_nodes(
+    failed_resumes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else each job would run twice at once, and write the same checkpoints."""
     go = tmp_path / "go"
     spec = sweep_on_nodes([{}] * 4, program("--until", str(go)))
@@ -102,6 +107,12 @@ async def test_a_resumed_session_ends_processes_that_its_killed_engine_left_on_t
         before = [await run.pid(slot) for slot in SLOTS]
         run.process.kill()
         await run.process.wait()
+    monkeypatch.setenv("GMG_SSH", "false")
+    for _ in range(failed_resumes):
+        fleet = Fleet(spec, NodesSpec("ssh:h1"))
+        with pytest.raises(GmgError, match="1 of 1 node cannot be used"):
+            await fleet.start(lambda _: None)
+        await fleet.end(kill=True)
     async with running(spec) as run:
         await run.until(lambda _: all(run.worker(slot).pid for slot in SLOTS))
         assert not any(map(lives, before))

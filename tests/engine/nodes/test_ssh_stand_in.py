@@ -300,7 +300,7 @@ def test_a_running_agent_is_found_although_another_user_has_changed_where_socket
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As by a folder in /tmp that was there when the agent started."""
-    agent_spec = AgentSpec("n1", "s", "id", gmg_tui.__version__, replaces="earlier")
+    agent_spec = AgentSpec("n1", "s", "id", gmg_tui.__version__, replaces=("earlier",))
     running = SimpleNamespace(record=SimpleNamespace(session=SimpleNamespace(spec=SimpleNamespace(socket="/x/a.sock"))))
     asked: list[Path] = []
 
@@ -312,7 +312,7 @@ def test_a_running_agent_is_found_although_another_user_has_changed_where_socket
     monkeypatch.setattr(agent, "_connect", lambda path: "connected" if path == Path("/x/a.sock") else None)
     monkeypatch.setattr(agent, "_request_end", request_end)
     assert agent._connect_or_start(msgspec.json.encode(spec_for(agent=agent_spec))) == "connected"
-    agent._end_earlier_agent(agent_spec)
+    agent._end_earlier_agent(agent_spec, "earlier")
     assert asked[-1] == Path("/x/a.sock")
 
 
