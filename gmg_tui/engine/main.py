@@ -182,6 +182,11 @@ class Engine:
             scheduler = QueueScheduler(board, workplace, recorder, self._changed)
             if spec.tune is not None:
                 scheduler.source = TrialSource(restore_search(spec, spec.tune, hardware), spec, scheduler, recorder)
+            for job, left_slots in board.queue.left.items():
+                left_s = fleet.left_s(left_slots, board.queue.left_at) if fleet is not None else 0.0
+                if left_s > 0:
+                    board.hold_back(job, left_s, "it may still be running on a node that has not answered")
+                    self._loop.call_later(left_s, scheduler.wake)
             if spec.sweep.per_gpu > 1:
                 scheduler.packing = Packing(spec.sweep.per_gpu, lambda text: self._supervisor.note("packing", text))
         self._supervisor = Supervisor(session, slots, scheduler, self._store, faults)

@@ -27,12 +27,16 @@ class JobQueue:
         records: The jobs' records by number, without what may be large and is in the store.
         version: Changes whenever the queue does.
         before_s: Seconds of run time before the sweep was resumed.
+        left: The slots of the jobs that a killed engine left running.
+        left_at: Unix time when that engine last wrote its store.
     """
 
     def __init__(self, records: Iterable[JobRecord], before_s: float = 0.0) -> None:
         self.records = {record.number: _brief(record) for record in records}
         self.version = 0
         self.before_s = before_s
+        self.left: dict[int, tuple[str, ...]] = {}
+        self.left_at = 0.0
         self._waiting: deque[int] = deque()
         self._requirements: Counter[tuple[int, str | None]] = Counter()
         """Counts of waiting jobs, by number of slots and required slot."""
@@ -238,7 +242,11 @@ def restore_queue(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, 
         tried.add(row.slot, attempt)
     records = [_restore(job, slots, abandoned, retry_failed=sweep.retry_failed) for job in jobs]
     store.put(*(record for job, record in zip(jobs, records, strict=True) if record is not job))
-    return JobQueue(records, last_snapshot.total_s if last_snapshot is not None else 0.0)
+    queue = JobQueue(records, last_snapshot.total_s if last_snapshot is not None else 0.0)
+    left = (job for job in jobs if not job.state.ended and job.state is not WorkerState.WAITING)
+    queue.left = {job.number: job.slots or (job.slot or "",) for job in left}
+    queue.left_at = last_snapshot.time if last_snapshot is not None else 0.0
+    return queue
 
 
 def _restore(record: JobRecord, slots: int, abandoned: _Abandoned, *, retry_failed: bool) -> JobRecord:

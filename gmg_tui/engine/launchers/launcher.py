@@ -207,10 +207,10 @@ class Ssh(Launcher):
         return tuple(self._hosts)
 
     def command(self, node: str) -> Sequence[str]:
-        """Returns the command that runs the agent in the current folder on the host."""
-        remote_script = f"cd {shlex.quote(str(Path.cwd()))} 2>/dev/null; {agent_script()}"
-        # The login shell may be fish or csh, which do not understand the syntax of `sh`.
-        return (*self._client, *_SSH_OPTIONS, "--", self._hosts[node], f"exec sh -c {shlex.quote(remote_script)}")
+        """Returns the command that runs the agent on the host."""
+        # The login shell may be fish or csh, which do not understand the syntax of `sh`. They quote differently, too: nothing
+        # that another user can name, such as the current folder, may be in the command.
+        return (*self._client, *_SSH_OPTIONS, "--", self._hosts[node], f"exec sh -c {shlex.quote(agent_script())}")
 
 
 def _node_name(host: str) -> str:

@@ -18,7 +18,7 @@ from gmg_tui.engine.launchers.ray import Ray
 from gmg_tui.engine.nodes.logs import LogCopies
 from gmg_tui.engine.nodes.node import Node
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
-from gmg_tui.engine.nodes.states import STALL_GRACE_S, slot_kinds
+from gmg_tui.engine.nodes.states import STALL_GRACE_S, orphan_end_s, slot_kinds
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.machine.address import is_reachable
@@ -199,6 +199,15 @@ class Fleet:
             for node in self._nodes.values():
                 node.check(now, delayed_s=now - checked_at - _CHECK_INTERVAL_S)
             checked_at = now
+
+    def left_s(self, slots: Iterable[str], left_at: float) -> float:
+        """Returns the seconds for which a job may still run on these slots, where an engine left it at a Unix time.
+
+        0 if their nodes have answered: the earlier agents there have ended.
+        """
+        nodes = (self._nodes.get(slot.partition("/")[0]) for slot in slots)
+        are_away = any(node is not None and node.session is None for node in nodes)
+        return max(0.0, orphan_end_s(self.spec) - max(0.0, time.time() - left_at)) if are_away else 0.0
 
     async def end(self, *, kill: bool = False) -> None:
         """Ends all agents, and waits for them."""

@@ -73,8 +73,8 @@ class SlotBoard:
         self._cards = {engine_slot.gpu_uuid or name: _Card() for name, engine_slot in slots.items()}
         self._requeued: dict[int, _Card] = {}
         """Requeued jobs, each with the GPU it failed on: a job that fails on two GPUs stays failed."""
-        self._held: dict[int, tuple[float, float]] = {}
-        """Jobs that lost their slots: the seconds to hold each back, and until when, monotonic seconds."""
+        self._held: dict[int, tuple[float, float, str]] = {}
+        """Jobs that lost their slots: the seconds to hold each back, until when in monotonic seconds, and the reason."""
         self._losses = Counter[int]()
         """Number of failures on lost GPUs, by job."""
         self._witnesses: dict[int, _Card] = {}
@@ -115,10 +115,14 @@ class SlotBoard:
 
     def hold(self, job: int, *, was_healthy: bool = False) -> float:
         """Holds a job back that lost its slots, longer each time in a row. Returns the seconds; the first time 0."""
-        last_s, _ = self._held.get(job, (None, 0.0))
+        last_s = self._held[job][0] if job in self._held else None
         hold_s = 0.0 if last_s is None or was_healthy else min(max(_UNREADY_PAUSE_S, 2 * last_s), _MAX_UNREADY_PAUSE_S)
-        self._held[job] = hold_s, time.monotonic() + hold_s
+        self.hold_back(job, hold_s, "it has lost its slot again and again")
         return hold_s
+
+    def hold_back(self, job: int, hold_s: float, reason: str) -> None:
+        """Holds a job back for `hold_s` seconds."""
+        self._held[job] = hold_s, time.monotonic() + hold_s, reason
 
     def _held_s(self, job: int) -> float:
         """Returns the seconds for which a job is still held back; not positive if it is not."""
@@ -347,7 +351,7 @@ class SlotBoard:
         """Returns the wait reason of a job that is held back, has reserved slots or fits on no free GPU; None for others."""
         reserved, record = self._allotment, self.queue.records[number]
         if (held_s := self._held_s(number)) > 0:
-            return f"for {units.span(held_s)}: it has lost its slot again and again"
+            return f"for {units.span(held_s)}: {self._held[number][2]}"
         if not reserved.missing or reserved.job != number:
             waits = record.state is WorkerState.WAITING
             idle = [name for name in self._usable() if name not in self.jobs and record.only in (None, name)]

@@ -27,7 +27,7 @@ from gmg_tui.engine.launchers.launcher import Slurm, Ssh
 from gmg_tui.model import AgentSpec, DdpSpec, NodesSpec, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import nodes_folders
-from tests.engine.harness import program, running, spawn, spec_for, sweep_for
+from tests.engine.harness import lives, program, running, spawn, spec_for, sweep_for
 from tests.engine.nodes.fleets import ENDLESS, nothing_left
 from tests.patience import eventually
 from tests.workers import texts
@@ -105,13 +105,40 @@ async def test_a_slow_host_joins_later(hosts: NodesSpec, tmp_path: Path, *, queu
     nothing_left(spec)
 
 
+async def test_a_job_that_may_still_be_running_on_a_host_that_is_away_does_not_start_elsewhere(
+    hosts: NodesSpec, tmp_path: Path
+) -> None:
+    """As after the engine's machine was restarted while the network was down."""
+    away, go = tmp_path / "away", tmp_path / "go"
+    (tmp_path / "ssh").write_text(_SSH.replace("{ IFS", f'[ "$host" = a ] && [ -e {away} ] && exit 255\n{{ IFS', 1))
+    spec = sweep_for([{}, {}], program("--until", str(go)), cpu=1, nodes=hosts)
+    async with running(spec) as run:
+        left = await run.pid("a/cpu0")
+        await run.pid("b/cpu0")
+        away.touch()
+        run.process.kill()
+        await run.process.wait()
+    async with running(spec) as run:
+        await run.pid("b/cpu0")
+        (waiting,) = (job for job in (await run.jobs()).values() if job.state is WorkerState.WAITING)
+        assert "it may still be running on a node that has not answered" in str(waiting.reason)
+        assert lives(left)
+        go.touch()
+        await run.until(lambda _: run.queue.finished == 1)
+        assert run.queue.waiting == 1
+        away.unlink()
+        await run.client.end()
+    nothing_left(spec)
+
+
 async def test_hosts_with_fish_as_login_shell_are_supported(
     hosts: NodesSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fish = shutil.which("fish")
     if fish is None:
         pytest.skip("fish is not installed")
-    folder = tmp_path / "it's one of $HOME's"
+    # In fish, a backslash escapes a quote between single quotes.
+    folder = tmp_path / """it's one of $HOME's\\'"(touch ran)\\'"""
     folder.mkdir()
     monkeypatch.chdir(folder)
     (tmp_path / "ssh").write_text(_SSH.replace('sh -c "$last"', f'{fish} -c "$last"'))
@@ -119,6 +146,7 @@ async def test_hosts_with_fish_as_login_shell_are_supported(
     async with running(spec) as run:
         await run.until(lambda snapshot: snapshot.ended)
     assert {worker["state"] for worker in run.summary()["workers"]} == {"finished"}
+    assert not list(tmp_path.rglob("ran"))
 
 
 async def test_growing_logs_are_copied_while_the_session_runs(hosts: NodesSpec) -> None:
