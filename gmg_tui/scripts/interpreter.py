@@ -25,6 +25,7 @@ _PACKAGE_FOLDERS = "lib/python3*/dist-packages", "local/lib/python3*/dist-packag
 _COMPILERS = "quadrants", "gstaichi", "taichi"
 """Genesis' compiler and its earlier names; each version compiles its own kernels."""
 _FIND_GENESIS = "import importlib.util, sys; sys.exit(importlib.util.find_spec('genesis') is None)"
+_LIBRARY_VARIABLES = "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE"
 _PRINT_MAJOR = "import sys; print(sys.version_info[0])"
 _FIND_IMPORTS = """
 import importlib.util as u, os, sys
@@ -127,6 +128,12 @@ def import_paths(python: str, cwd: str, module: str | None, env: Mapping[str, st
         return ()
     paths = os.fsdecode(answer.stdout).split("\0") if answer.returncode == 0 else []
     return tuple(dict.fromkeys(path for path in paths if path.startswith("/")))
+
+
+def library_paths(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the absolute paths in the variables of `env` that name folders or files of code."""
+    texts = (env.get("LD_PRELOAD", "").replace(" ", ":"), *(env.get(name, "") for name in _LIBRARY_VARIABLES))
+    return tuple(path for text in texts for path in text.split(":") if path.startswith("/"))
 
 
 def versions(python: str) -> Versions:

@@ -38,7 +38,7 @@ from gmg_tui.scripts.checkpoints import Trust, newest_intact, relocate
 from gmg_tui.scripts.genesis import caches
 from gmg_tui.scripts.genesis.caches import PhaseTimes, ScriptTimes
 from gmg_tui.scripts.genesis.environ import Environment, thread_share, worker_environment
-from gmg_tui.scripts.interpreter import installed
+from gmg_tui.scripts.interpreter import installed, library_paths
 from gmg_tui.scripts.probe.counts import Counts, make_folder
 from gmg_tui.scripts.readers import formats
 from gmg_tui.scripts.torchrun import Rendezvous, variables
@@ -200,16 +200,18 @@ class LocalHost:
         result: _T = task.result()  # type: ignore[assignment]  # a key stands for one function
         return result
 
-    def _check_owners(self) -> None:
+    def _check_owners(self, env: Mapping[str, str]) -> None:
         """Raises `GmgError` if the files that workers run have other owners here than on the session's machine.
 
-        On a node's own scratch disk, for example, anyone may have created a user's missing folder.
+        On a node's own scratch disk, for example, anyone may have created a user's missing folder. `env` is the workers'
+        extra environment.
         """
         spec, agent = self.spec, self.spec.agent
         assert agent is not None
-        if missing := next((path for path in agent.import_paths if others_can_create(Path(path))), None):
+        libraries = *agent.import_paths, *library_paths(env)
+        if missing := next((path for path in libraries if others_can_create(Path(path))), None):
             raise GmgError(f"{missing} is missing here, and other users could create it: not run", 1)
-        code_paths = (*spec.code_paths, *filter(os.path.exists, agent.import_paths))
+        code_paths = (*spec.code_paths, *filter(os.path.exists, libraries))
         for paths, names in ((code_paths, agent.owners), ((spec.cwd,), (*agent.owners, *agent.cwd_owners))):
             for path in map(Path, paths):
                 try:
@@ -225,8 +227,6 @@ class LocalHost:
 
         `report` gets the wait reason. Raises `NvmlUnavailable`, or `GmgError` for a failed disk or a wrong owner.
         """
-        if self.spec.agent is not None:
-            await self.await_disk("the disk with the script", self._check_owners, report)
         number = task.attempt_number(rendezvous)
         gpu_index = egl_index = None
         if slot.gpu is not None:
@@ -238,6 +238,10 @@ class LocalHost:
             note = "a CPU slot: Genesis uses the first EGL device that works"
         values = {**values_for(slot, task.index, task.count, gpu_index), **task.values}
         args, env = tuple(fill(arg, values) for arg in task.args), task.env
+        extra = {name: fill(value, values) for name, value in env.items()}
+        if self.spec.agent is not None:
+            libraries = library_paths(extra)
+            await self.await_disk("the disk with the script", lambda: self._check_owners(extra), report, libraries)
         checkpoint, not_continued = await self._find_checkpoint(task, report)
         if checkpoint is not None:
             task = replace(task, checkpoints=relocate(task.checkpoints, checkpoint))
@@ -262,7 +266,7 @@ class LocalHost:
             egl_index=egl_index,
             threads=self._thread_count(cores),
             robosuite=self._robosuite,
-            extra={name: fill(value, values) for name, value in env.items()} | simulation,
+            extra=extra | simulation,
             rank_variables={} if rendezvous is None else variables(rendezvous, {**os.environ, **env}),
             devices=await self._visible_devices(task.visible_slots, report)
             if rendezvous is None or not rendezvous.virtual_local_rank

@@ -116,7 +116,8 @@ class Fleet:
         spec = self.spec
         module = spec.script if spec.module else None
         self._import_paths = interpreter.import_paths(spec.python, spec.cwd, module, os.environ | spec.env)
-        self._owners = tuple(owner_names(owners(*spec.code_paths, *self._import_paths)))
+        paths = *spec.code_paths, *self._import_paths, *interpreter.library_paths(spec.env)
+        self._owners = tuple(owner_names(owners(*paths)))
         self._cwd_owners = tuple(owner_names(owners(spec.cwd)))
 
     def _agent_spec(self, node: str) -> RunSpec:

@@ -115,6 +115,8 @@ class RemoteAttempt:
     async def _prepare(self) -> Rendezvous | None:
         if (reason := self._node.gone or self._node.missing_reason(self.slot.name)) is not None:
             self.lose(reason, final=True)
+        elif self._node.lost_since is not None and self.task.job is not None:  # as after the pause before a restart
+            self.lose(f"{self._node.name} is lost")
         elif not self._node.available.is_set():
             self._worker.set_wait_reason(f"for {self._node.name}")
             await self._node.available.wait()

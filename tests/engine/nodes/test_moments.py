@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from unittest.mock import MagicMock
+from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 from msgspec import structs
@@ -94,6 +94,16 @@ async def test_an_edit_before_the_node_reports_the_start_runs_with_the_new_argum
     assert node.attempts[slot.name].task.args == ("--new",)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_job_that_is_restarted_after_its_node_was_lost_returns_to_the_queue() -> None:
+    """Between two attempts, while the restart is delayed, the node has none of its attempts to return."""
+    node = Node("n1", spec_for(nodes=NodesSpec("local")), Local("1"), lambda: None, lambda _: None)
+    node.lost_since = 1.0
+    task = Task((), {}, 0, 1, job=1)
+    attempt = RemoteAttempt(node, MagicMock(reserve=AsyncMock(), slot=Slot("n1/cpu0", node="n1"), task=task))
+    outcome = await attempt.run()
+    assert (outcome.unready, outcome.unprepared, attempt.assignment) == ("n1 is lost", True, None)
 
 
 @pytest.mark.parametrize("failed_resumes", [0, 2])

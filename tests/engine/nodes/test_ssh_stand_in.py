@@ -289,6 +289,20 @@ async def test_a_node_imports_nothing_that_another_user_has_made_or_could_make(
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+@pytest.mark.parametrize("variable", ["PYTHONPATH", "LD_LIBRARY_PATH"])
+async def test_a_node_loads_no_library_of_another_user(variable: str, hosts: NodesSpec, tmp_path: Path) -> None:
+    """The placeholder's value is known only there."""
+    folder, nobody = tmp_path / "lib-0", pwd.getpwnam("nobody").pw_uid
+    (tmp_path / "ssh").write_text(_SSH.replace("{ IFS", f"chown {nobody} {folder}\n{{ IFS", 1))
+    folder.mkdir()
+    env = {variable: f"/usr/lib:{tmp_path}/lib-{{i}}"}
+    async with running(spec_for("--lines", "1", "--phase-s", "0.01", cpu=1, nodes=hosts, env=env)) as run:
+        snapshot = await run.until(lambda snapshot: snapshot.ended)
+    problem = f"{folder} belongs to nobody here, unlike on the session's machine: not run"
+    assert [worker.reason for worker in snapshot.workers] == [problem, None]
+
+
 async def test_a_node_without_the_working_directory_runs_no_script_of_the_same_name_at_home(
     hosts: NodesSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -310,7 +324,7 @@ def test_the_owner_of_the_working_directory_is_not_trusted_with_the_script(tmp_p
     shutil.chown(script, "nobody")
     spec = spec_for(script=str(script), agent=AgentSpec("n1", "s", "id", cwd_owners=("nobody",)))
     with pytest.raises(GmgError, match="belongs to nobody here"):
-        LocalHost._check_owners(cast("LocalHost", SimpleNamespace(spec=spec)))
+        LocalHost._check_owners(cast("LocalHost", SimpleNamespace(spec=spec)), {})
 
 
 def test_a_node_runs_no_script_that_is_missing_when_it_looks(tmp_path: Path) -> None:
@@ -321,7 +335,7 @@ def test_a_node_runs_no_script_that_is_missing_when_it_looks(tmp_path: Path) -> 
         structs.replace(spec_for(script="job", agent=agent_spec), module=True, cwd=str(tmp_path / "scratch")),
     ):
         with pytest.raises(GmgError, match=r"scratch.* cannot be used here: No such file or directory"):
-            LocalHost._check_owners(cast("LocalHost", SimpleNamespace(spec=spec)))
+            LocalHost._check_owners(cast("LocalHost", SimpleNamespace(spec=spec)), {})
 
 
 def test_a_running_agent_is_found_although_another_user_has_changed_where_sockets_lie(
