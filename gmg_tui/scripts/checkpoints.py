@@ -27,8 +27,8 @@ _MAX_SKEW_S = 600.0
 class Trust(NamedTuple):
     """The users whose files may be loaded, although loading may run code.
 
-    These are this user, root, anyone who could change the workers' code anyway, and owners of folders that one of this user's
-    groups shares.
+    These are this user, root, anyone who could change the workers' code anyway, owners of folders that one of this user's
+    groups shares, and members of a group that may write to a file's folder: they can replace the file at any time.
 
     Attributes:
         runs: Paths that workers run from.
