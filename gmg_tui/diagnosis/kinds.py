@@ -7,6 +7,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from gmg_tui.diagnosis.facts import Facts, History
+from gmg_tui.machine.process_load import SUSPENDED_S
 from gmg_tui.model import Alert, Phase, Severity, Sign, WorkerState, units
 from gmg_tui.model.alert import by_urgency
 from gmg_tui.model.curves import BrokenMetric
@@ -244,9 +245,15 @@ class Watch:
         """The time when the current sign of each kind was first seen, monotonic seconds."""
         self._last_seen: dict[str, float] = {}
         """The time when a sign of each kind was last seen, monotonic seconds."""
+        self._updated_at = math.inf
+        """The time of the last update, monotonic seconds."""
 
     def update(self, facts: Facts) -> tuple[list[Alert], list[Alert]]:
         """Applies new facts. Returns the new alerts and the cleared ones."""
+        pause_s, self._updated_at = facts.monotonic_s - self._updated_at, facts.monotonic_s
+        if pause_s > SUSPENDED_S:
+            self._history.quiet_since += pause_s
+            self._first_seen = {name: at + pause_s for name, at in self._first_seen.items()}
         self._history.update(facts)
         signs = {sign.kind: sign for sign in reversed(facts.signs)}
         for name, find in _SESSION_FINDERS if facts.from_agent else _FINDERS:

@@ -14,6 +14,8 @@ from gmg_tui.machine import cgroup
 from gmg_tui.machine.processes import PAGE_MIB, TICKS_PER_S, Proc
 from gmg_tui.model import Load
 
+SUSPENDED_S = 15.0
+"""If the engine checks nothing for so long, all of the job was probably suspended, as by `docker pause`: nothing was idle."""
 _IDLE_PCT = 1.0
 """Percent of a core above which a process is busy: one that polls uses less, one that compiles uses a whole core."""
 _SPAN_S, _SAMPLES = 0.8, 16  # samples of the main thread during the measurement
@@ -81,7 +83,7 @@ class Activity:
         else:
             self.cpu_pct = 100 * used_s / (now - self._updated_at)
             self._silent_cpu_s += used_s
-            if self.cpu_pct > _IDLE_PCT:
+            if self.cpu_pct > _IDLE_PCT or now - self._updated_at > SUSPENDED_S:
                 self._busy_at = now
         if output != self._output:
             self._output, self._output_at, self._silent_cpu_s = output, now, 0.0

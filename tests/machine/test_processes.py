@@ -14,6 +14,7 @@ import pytest
 
 from gmg_tui.machine import processes
 from gmg_tui.machine.gpu.processes import describe
+from gmg_tui.machine.process_load import Activity
 from gmg_tui.machine.processes import Proc, Table
 from gmg_tui.model import GpuProcess
 from tests import leaderless
@@ -165,3 +166,15 @@ def test_the_open_files_of_many_processes_are_bounded(tmp_path: Path, monkeypatc
     assert len([*processes._descriptors([started[0].pid])]) == 4
     for each in started:
         each.communicate()
+
+
+def test_the_time_while_a_job_is_suspended_is_no_idleness() -> None:
+    """As by `docker pause`, or `scontrol suspend`: the engine and its workers continue at the same moment."""
+    (own,) = (proc for proc in (processes.read(os.getpid()),) if proc is not None)
+    for gap_s, idle_s in ((4.0, 60.0), (600.0, 0.0)):
+        activity, now = Activity(), 0.0
+        while now < 60.0:
+            activity.update([own], 1, now)
+            now += 4.0
+        activity.update([own], 1, now - 4.0 + gap_s)
+        assert activity.updated_idle_s == idle_s

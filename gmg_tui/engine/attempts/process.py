@@ -17,6 +17,7 @@ from gmg_tui.engine.attempts.attempt import Report
 from gmg_tui.engine.clock import any_of
 from gmg_tui.engine.output.pipes import Pipe, Pipes
 from gmg_tui.machine import numa, processes
+from gmg_tui.machine.process_load import SUSPENDED_S
 from gmg_tui.machine.processes import MIN_SCAN_INTERVAL_S, Proc, Scans
 from gmg_tui.model import units
 
@@ -307,10 +308,12 @@ async def wait_for_leftovers(process: Process, skipped: asyncio.Event, report: R
 
     Returns a description of the processes to end; None if none are left, or if `/proc` cannot be read.
     """
-    started_at = busy_at = time.monotonic()
+    started_at = busy_at = now = time.monotonic()
     usage: tuple[float, int] | None = None
     while (remaining := await process.remaining()) != []:
-        now = time.monotonic()
+        checked_at, now = now, time.monotonic()
+        if now - checked_at > SUSPENDED_S:
+            started_at, busy_at = started_at + now - checked_at, now
         if remaining is None:  # too many open files: try again
             if skipped.is_set() or now - started_at >= MAX_LEFTOVER_BUSY_S:
                 return None
