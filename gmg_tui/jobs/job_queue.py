@@ -11,7 +11,7 @@ from gmg_tui.model import Attempt, Checkpoint, JobRecord, QueueAction, SweepSpec
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.jobs import SKIPPED
 from gmg_tui.model.tried import TriedArguments
-from gmg_tui.scripts.probe.counts import collect_abandoned
+from gmg_tui.scripts.probe.folders import read_abandoned
 from gmg_tui.session.store.reader import open_store
 from gmg_tui.session.store.writer import StoreWriter
 
@@ -230,7 +230,7 @@ def restore_queue(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, 
     with open_store(path) as stored:
         jobs, rows = stored.jobs, [row for job_rows in stored.attempts.values() for row in job_rows]
         last_snapshot, metrics = stored.last_snapshot, stored.last_metrics()
-    abandoned = collect_abandoned(path.parent.name)
+    abandoned = read_abandoned(path.parent)
     for row in rows:
         attempt = row.attempt
         if attempt.ended is None and not attempt.state.ended:

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,8 @@ from gmg_tui.machine.folders import make_locked
 from gmg_tui.model import Fps, GpuProcess, GpuSample, Phase, WorkerState, total_fps
 from gmg_tui.model.attempt import MAX_JOB_CHECKPOINTS
 from gmg_tui.scripts.genesis.output.printed_rate import PrintedRate
-from gmg_tui.scripts.probe.counts import MAX_PROCESSES, PREFIX, Counts, collect_abandoned
+from gmg_tui.scripts.probe.counts import MAX_PROCESSES, Counts
+from gmg_tui.scripts.probe.folders import PREFIX, make_folder, read_abandoned
 from gmg_tui.scripts.probe.site import gmg_probe
 from gmg_tui.scripts.probe.site import gmg_reports as ring
 from gmg_tui.session import STORE
@@ -274,14 +276,20 @@ def test_a_script_cannot_claim_the_saved_files_of_another_job(tmp_path: Path, mo
     """It can only write a file with the other's PID; neither job then continues from what the killed engine had not read."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     for name, pids in {"61": ("1", "2"), "62": ("2",), "63": ("3",)}.items():
-        folder = make_locked(tmp_path, f"{PREFIX}one.")
+        folder = make_locked(tmp_path, f"{PREFIX}one-{zlib.crc32(b'/one'):08x}.")
         for pid in pids:
             (folder.path / pid).touch()
         (folder.path / ring.SAVED).write_bytes(f"\nstate 5 6 7 8 2f{name}\n".encode() * 10_000)
         os.close(folder.descriptor)
-    saved = collect_abandoned("one")
+    saved = read_abandoned(Path("/one"))
     assert {pid: {file.path for file in files} for pid, files in saved.items()} == {1: {"/a"}, 2: set(), 3: {"/c"}}
     assert max(map(len, saved.values())) == MAX_JOB_CHECKPOINTS
+    assert read_abandoned(Path("/one")) == saved, "the engine may end before it has stored them"
+    assert read_abandoned(Path("/another/one")) == {}
+    os.close(make_folder(Path("/another/one")).descriptor)
+    assert read_abandoned(Path("/one")) == saved
+    os.close(make_folder(Path("/one")).descriptor)
+    assert read_abandoned(Path("/one")) == {}
 
 
 def test_numbers_that_the_probe_cannot_have_written_are_ignored(tmp_path: Path) -> None:

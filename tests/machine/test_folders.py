@@ -25,7 +25,8 @@ from gmg_tui.machine.folders import (
 )
 from gmg_tui.machine.ownership import foreign_owner, others_can_create, owner_names, owners
 from gmg_tui.scripts.genesis.caches import kernel_cache_use
-from gmg_tui.scripts.probe import SITE, counts
+from gmg_tui.scripts.probe import SITE
+from gmg_tui.scripts.probe import folders as probe_folders
 
 STRANGER = pwd.getpwnam("nobody").pw_uid
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
@@ -280,10 +281,11 @@ def test_the_probe_writes_into_no_full_folder(tmp_path: Path) -> None:
     """A limit on file sizes stands for the full disks."""
     code = """
 import resource
-from gmg_tui.scripts.probe import counts
-print(counts.make_folder("one").path)
+from pathlib import Path
+from gmg_tui.scripts.probe import folders as probe_folders
+print(probe_folders.make_folder(Path("/one")).path)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-print(counts.make_folder("two"))
+print(probe_folders.make_folder(Path("/two")))
 """
     env = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
     run = subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True)
@@ -296,11 +298,11 @@ def test_without_a_runtime_folder_of_its_own_the_probe_writes_into_memory(monkey
     runtime = Path(os.environ["XDG_RUNTIME_DIR"])
     for owner, parent in ((0, runtime), (STRANGER, Path("/dev/shm"))):
         os.chown(runtime, owner, -1)
-        folder = counts.make_folder("sim-1")
+        folder = probe_folders.make_folder(Path("/sim-1"))
         assert folder.path.parent == parent
         folder.remove(1)
     monkeypatch.delenv("XDG_RUNTIME_DIR")
-    folder = counts.make_folder("sim-1")
+    folder = probe_folders.make_folder(Path("/sim-1"))
     assert folder.path.parent == Path("/dev/shm")
     folder.remove(1)
     os.chown(runtime, 0, -1)

@@ -39,7 +39,8 @@ from gmg_tui.scripts.genesis import caches
 from gmg_tui.scripts.genesis.caches import PhaseTimes, ScriptTimes
 from gmg_tui.scripts.genesis.environ import Environment, thread_share, worker_environment
 from gmg_tui.scripts.interpreter import installed, library_paths
-from gmg_tui.scripts.probe.counts import Counts, make_folder
+from gmg_tui.scripts.probe.counts import Counts
+from gmg_tui.scripts.probe.folders import make_folder
 from gmg_tui.scripts.readers import formats
 from gmg_tui.scripts.torchrun import Rendezvous, variables
 from gmg_tui.simulation import FOLDER, VARIABLE
@@ -150,7 +151,7 @@ class LocalHost:
         if not self.spec.probe:
             return Counts(None)
         disk = "the disk with the probe's counts"
-        folder = await self.await_disk(disk, lambda: make_folder(self.spec.name), report, object())
+        folder = await self.await_disk(disk, lambda: make_folder(Path(self.spec.folder)), report, object())
         return Counts(
             folder, None if folder is not None else "no folder has room for the probe: checkpoints are not seen"
         )

@@ -2,41 +2,29 @@
 
 import contextlib
 import os
-import tempfile
 import time
 from collections import deque
-from collections.abc import Mapping
-from functools import cache
-from itertools import chain, islice, pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import structs
 
-from gmg_tui.machine.folders import OpenFolder, make_locked, remove_abandoned, runtime_folder
+from gmg_tui.machine.folders import OpenFolder
 from gmg_tui.model import Checkpoint, Fps, Phase, Shares
-from gmg_tui.model.attempt import MAX_JOB_CHECKPOINTS
+from gmg_tui.scripts.probe.folders import MAX_FILES
 from gmg_tui.scripts.probe.reports import Metric, Reports, opened
 from gmg_tui.scripts.probe.site import gmg_probe as probe
-from gmg_tui.scripts.probe.site.gmg_reports import SAVED
 
-PREFIX, _RANDOM_CHARS = "gmg-probe-", 8
-"""Prefix of an attempt's folder, and number of random characters at its end, after the session and a dot."""
 WINDOW_S = 10.0
 """Window of the current rate, seconds."""
 _PAUSE_TOLERANCE_S = 3.0
 """Seconds by which long pauses may be overdue, or their gaps differ."""
 _MIN_RATE_S = 1.0
 """Minimum seconds of measurement before a rate can be the peak."""
-MAX_FOLDER_AGE_S = 86_400.0
-"""Age at which a killed engine's folder is removed, unless its session is resumed earlier."""
 MAX_PROCESSES = 64
-MAX_FILES = 1000
-"""Maximum entries of an attempt's folder to read, and to remove at its end."""
-MAX_READS, _MAX_ABANDONED_READS = 4, 8
-"""Maximum reads of counts that are being changed, and of the saved files that a killed engine left."""
-_MIN_ROOM_BYTES = 4 << 20
-"""Room for the counts of all processes, and the reports of some."""
+MAX_READS = 4
+"""Maximum reads of counts that are being changed."""
 MAX_ENVIRONMENTS = 10**9
 MAX_RATE = 1e12
 """Environment steps per second. Counts above this limit, or above `MAX_ENVIRONMENTS`, are invalid."""
@@ -339,60 +327,3 @@ class Counts:
         if self._locked is not None:
             self._locked.remove(MAX_FILES)
             self._locked = None
-
-
-def make_folder(session: str) -> OpenFolder | None:
-    """Creates an attempt's folder, private to the user and in memory if possible; removes folders of killed engines.
-
-    Returns None if no folder can be created, or all disks are full: the attempt then runs without a probe.
-    """
-    collect_abandoned(session)
-    for parent in _parents():
-        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
-            folder = make_locked(parent, f"{PREFIX}{session}.")
-            stack.callback(folder.remove, MAX_FILES)
-            _reserve(folder)
-            stack.pop_all()
-            return folder
-    return None
-
-
-def _reserve(folder: OpenFolder) -> None:
-    """Creates the file of saved files, so that it keeps a page of memory. Raises `OSError` if there is not enough room."""
-    descriptor = os.open(SAVED, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder.descriptor)
-    try:
-        os.posix_fallocate(descriptor, 0, _MIN_ROOM_BYTES)
-        os.ftruncate(descriptor, 1)
-    finally:
-        os.close(descriptor)
-
-
-def _parents() -> tuple[Path, ...]:
-    own, shared = runtime_folder(), (Path("/dev/shm"), Path(tempfile.gettempdir()))  # noqa: S108 - made private below
-    return shared if own is None else (own, *shared)
-
-
-@cache  # once per engine
-def collect_abandoned(session: str) -> Mapping[int, tuple[Checkpoint, ...]]:
-    """Removes the folders of the session's killed engines. Returns the files that their processes saved, by PID.
-
-    A killed engine may have missed some of these reports. Folders of other sessions, which may be resumed too, are removed
-    after a day.
-    """
-    saved: dict[int, tuple[Checkpoint, ...]] = {}
-
-    def is_wanted(name: str, folder: int) -> bool:
-        if name[:-_RANDOM_CHARS] != f"{PREFIX}{session}.":
-            return time.time() - os.fstat(folder).st_mtime < MAX_FOLDER_AGE_S
-        reports, names = Reports(), []
-        with contextlib.suppress(OSError), os.scandir(folder) as entries:
-            names = [entry.name for entry in islice(entries, MAX_FILES)]
-        read = chain.from_iterable(reports.read(folder)[1] for _ in range(_MAX_ABANDONED_READS))
-        checkpoints = tuple(deque(read, MAX_JOB_CHECKPOINTS))
-        for pid in (int(name) for name in names if name.isascii() and name.isdecimal()):
-            saved[pid] = () if pid in saved else checkpoints  # a script can write a file with another's PID
-        return False
-
-    for parent in _parents():
-        remove_abandoned(parent, PREFIX, is_wanted)
-    return saved

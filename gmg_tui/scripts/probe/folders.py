@@ -1,0 +1,102 @@
+"""The folders in which an attempt's processes report to the engine."""
+
+import os
+import tempfile
+import time
+import zlib
+from collections import deque
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from functools import cache
+from itertools import chain, islice
+from pathlib import Path
+
+from gmg_tui.machine.folders import OpenFolder, make_locked, remove_abandoned, runtime_folder
+from gmg_tui.model import Checkpoint
+from gmg_tui.model.attempt import MAX_JOB_CHECKPOINTS
+from gmg_tui.scripts.probe.reports import Reports
+from gmg_tui.scripts.probe.site.gmg_reports import SAVED
+
+PREFIX, _RANDOM_CHARS = "gmg-probe-", 8
+"""Prefix of an attempt's folder, and number of random characters at its end, after the session and a dot."""
+MAX_FOLDER_AGE_S = 86_400.0
+"""Age at which a killed engine's folder is removed, unless its session is resumed earlier."""
+MAX_FILES = 1000
+"""Maximum entries of an attempt's folder to read, and to remove at its end."""
+_MIN_ROOM_BYTES = 4 << 20
+"""Room for the counts of all processes, and the reports of some."""
+_MAX_ABANDONED_READS = 8
+"""Maximum reads of the saved files that a killed engine left."""
+
+
+def make_folder(session: Path) -> OpenFolder | None:
+    """Creates a folder for an attempt of the session in the folder `session`, private to the user and in memory if possible.
+
+    First removes folders of killed engines. Returns None if no folder can be created, or all disks are full: the attempt then
+    runs without a probe.
+    """
+    _remove_abandoned(session)
+    for parent in _parents():
+        with suppress(OSError), ExitStack() as stack:
+            folder = make_locked(parent, _prefix(session))
+            stack.callback(folder.remove, MAX_FILES)
+            _reserve(folder)
+            stack.pop_all()
+            return folder
+    return None
+
+
+def _prefix(session: Path) -> str:
+    """Returns the beginning of the names of a session's folders; other state folders may have a session of the same name."""
+    return f"{PREFIX}{session.name}-{zlib.crc32(os.fsencode(session)):08x}."
+
+
+def _reserve(folder: OpenFolder) -> None:
+    """Creates the file of saved files, so that it keeps a page of memory. Raises `OSError` if there is not enough room."""
+    descriptor = os.open(SAVED, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder.descriptor)
+    try:
+        os.posix_fallocate(descriptor, 0, _MIN_ROOM_BYTES)
+        os.ftruncate(descriptor, 1)
+    finally:
+        os.close(descriptor)
+
+
+def _parents() -> tuple[Path, ...]:
+    own, shared = runtime_folder(), (Path("/dev/shm"), Path(tempfile.gettempdir()))  # noqa: S108 - made private below
+    return shared if own is None else (own, *shared)
+
+
+@cache  # once per engine
+def _remove_abandoned(session: Path) -> None:
+    """Removes the folders of the session's killed engines, and those of other sessions, which may be resumed too, after a day."""
+
+    def is_wanted(name: str, folder: int) -> bool:
+        is_recent = time.time() - os.fstat(folder).st_mtime < MAX_FOLDER_AGE_S
+        return is_recent and name[:-_RANDOM_CHARS] != _prefix(session)
+
+    for parent in _parents():
+        remove_abandoned(parent, PREFIX, is_wanted)
+
+
+def read_abandoned(session: Path) -> Mapping[int, tuple[Checkpoint, ...]]:
+    """Returns the files that processes of the session's killed engines saved, by PID.
+
+    Such an engine may have missed some of these reports. Their folders stay until the first attempt starts: this engine may
+    end before it has stored them.
+    """
+    saved: dict[int, tuple[Checkpoint, ...]] = {}
+
+    def read(name: str, folder: int) -> bool:
+        if name[:-_RANDOM_CHARS] == _prefix(session):
+            reports, names = Reports(), []
+            with suppress(OSError), os.scandir(folder) as entries:
+                names = [entry.name for entry in islice(entries, MAX_FILES)]
+            found = chain.from_iterable(reports.read(folder)[1] for _ in range(_MAX_ABANDONED_READS))
+            checkpoints = tuple(deque(found, MAX_JOB_CHECKPOINTS))
+            for pid in (int(name) for name in names if name.isascii() and name.isdecimal()):
+                saved[pid] = () if pid in saved else checkpoints  # a script can write a file with another's PID
+        return True
+
+    for parent in _parents():
+        remove_abandoned(parent, PREFIX, read)
+    return saved
