@@ -237,7 +237,7 @@ class RemoteAttempt:
         to the known ones, and its alerts are no older than the attempt.
         """
         newest = view.newest
-        if newest.number and self.assignment is not None:
+        if self.assignment is not None and (newest.number or self.life is not Life.PREPARING):
             number = self.task.attempt_number(self.assignment.task.rendezvous)
             known, now = self.task.checkpoints, clock.now()
             saved = [

@@ -191,6 +191,14 @@ async def test_a_new_checkpoint_is_no_older_than_the_attempt_whatever_its_node_r
         assert second.saved >= began - 1e-3
 
 
+async def test_an_attempt_that_a_node_takes_back_keeps_its_checkpoints() -> None:
+    known = (Checkpoint("/runs/1.pt", 5.0, node="n2"),)
+    async with _attempt(Task((), {}, 0, 1, checkpoints=known)) as (attempt, _):
+        for number in (1, 0):
+            attempt.apply_report(_report(attempt, number=number))
+            assert (attempt.record().number, attempt.record().checkpoints) == (1, known)
+
+
 @pytest.mark.parametrize("invented", [0, 20])
 async def test_a_node_can_make_no_checkpoint_of_another_forgotten(invented: int) -> None:
     known = tuple(Checkpoint(f"/runs/{number}.pt", float(number)) for number in range(1, 4))
