@@ -244,8 +244,12 @@ class Process:
     async def _signal_others(self, number: signal.Signals, wait_s: float) -> list[Proc] | None:
         """Signals processes that the group's signal did not reach, and waits. Returns those alive; None if unknown."""
         loop, reached = asyncio.get_running_loop(), set[tuple[int, int]]()
-        deadline = loop.time() + wait_s
+        checked_at = loop.time()
+        deadline = checked_at + wait_s
         while True:
+            if loop.time() - checked_at > SUSPENDED_S:  # the processes were suspended, too
+                deadline += loop.time() - checked_at
+            checked_at = loop.time()
             had_exited = self.exit_code is not None  # else it may fork during the scan
             remaining = await self.remaining()
             self._found_pids.update(proc.pid for proc in remaining or ())

@@ -314,7 +314,7 @@ def _silent_s(ranks: Sequence[RankActivity], stuck_after_s: float, start: float,
         silent_s = now - max(last, start)
         limit_s = max(stuck_after_s, _MAX_PROGRESS_GAP_FACTOR * max(activity.progress_every_s for activity in ranks))
     else:  # ranks may wait for each other at the start, and the first report may take long
-        silent_s = min(activity.idle_s for activity in ranks)
+        silent_s = min(now - start, *(activity.idle_s for activity in ranks))
         limit_s = stuck_after_s
     return silent_s if silent_s >= limit_s else None
 

@@ -1,9 +1,11 @@
 """Creates the store of a sweep, and reads stores, even while an engine writes them."""
 
 import math
+import signal
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -19,6 +21,7 @@ from gmg_tui.session.store.database import METRICS, AttemptCurves, JobAttempt, M
 
 MAX_COPY_BYTES = 1 << 30
 """Maximum size of a copied store: a given one may claim to be larger than the disk; one of 100,000 jobs has 80 MB."""
+_TERMINAL_STOPS = signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU
 _COLUMNS = {
     "time": "sum((time + (seconds - 1) / 2.0) * seconds) / sum(seconds)",
     "slot": "slot",
@@ -191,11 +194,19 @@ def open_store(path: Path, within_s: float | None = None, *, copied: bool = Fals
     """Opens a consistent view of the store at `path`, for at most `within_s` seconds if given. Raises `StoreError`.
 
     No record can be written while a view is open, unless it is `copied`: open it so for more than a few queries. A store of
-    implausible size is not copied.
+    implausible size is not copied. Ctrl+z takes effect once the store can be written again.
     """
     try:
         copied = copied and path.exists() and path.stat().st_size <= MAX_COPY_BYTES
-        with closing(database.open_copy(path) if copied else database.open_for_reading(path, within_s)) as db:
+        with ExitStack() as stack:
+            previous = signal.pthread_sigmask(signal.SIG_BLOCK, _TERMINAL_STOPS)
+            stack.callback(signal.pthread_sigmask, signal.SIG_SETMASK, previous)
+            open_view = (
+                partial(database.open_copy, path) if copied else partial(database.open_for_reading, path, within_s)
+            )
+            db = stack.enter_context(closing(open_view()))
+            if copied:
+                signal.pthread_sigmask(signal.SIG_SETMASK, previous)
             db.execute("BEGIN")
             yield Stored(db)
     except (sqlite3.Error, OSError) as error:

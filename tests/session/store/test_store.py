@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+import signal
 import sqlite3
 import struct
 import tempfile
@@ -62,6 +63,21 @@ def test_a_copied_view_locks_nothing_and_does_not_change(tmp_path: Path) -> None
         assert stored.jobs[1].name == "b"
     with open_store(path, copied=True) as stored:
         assert stored.jobs[1].name == "c"
+
+
+def test_ctrl_z_stops_no_reader_that_locks_the_store(tmp_path: Path) -> None:
+    create(path := tmp_path / STORE, [JobRecord(1, "a")])
+
+    def may_stop() -> bool:
+        return signal.SIGTSTP not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+    for copied in (False, True):
+        with open_store(path, copied=copied):
+            assert may_stop() is copied
+        assert may_stop()
+    with pytest.raises(StoreError), open_store(tmp_path / "missing"):
+        pass
+    assert may_stop()
 
 
 def test_a_store_of_implausible_size_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
