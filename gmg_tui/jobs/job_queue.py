@@ -243,7 +243,9 @@ def restore_queue(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, 
     records = [_restore(job, slots, abandoned, retry_failed=sweep.retry_failed) for job in jobs]
     store.put(*(record for job, record in zip(jobs, records, strict=True) if record is not job))
     queue = JobQueue(records, last_snapshot.total_s if last_snapshot is not None else 0.0)
-    left = (job for job in jobs if not job.state.ended and job.state is not WorkerState.WAITING)
+    left = (
+        job for job in jobs if not job.state.ended and (job.state is not WorkerState.WAITING or job.reason == _KILLED)
+    )
     queue.left = {job.number: job.slots or (job.slot or "",) for job in left}
     queue.left_at = last_snapshot.time if last_snapshot is not None else 0.0
     return queue

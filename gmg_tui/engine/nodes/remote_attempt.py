@@ -115,11 +115,14 @@ class RemoteAttempt:
     async def _prepare(self) -> Rendezvous | None:
         if (reason := self._node.gone or self._node.missing_reason(self.slot.name)) is not None:
             self.lose(reason, final=True)
-        elif self._node.lost_since is not None and self.task.job is not None:  # as after the pause before a restart
-            self.lose(f"{self._node.name} is lost")
         elif not self._node.available.is_set():
             self._worker.set_wait_reason(f"for {self._node.name}")
+            if self._node.lost_since is not None and self.task.job is not None:  # it may be a restart
+                self._lose_later(f"{self._node.name} is lost", self._node.lost_since)
             await self._node.available.wait()
+            if self._orphaning is not None:
+                self._orphaning.cancel()
+                self._orphaning = None
         self._worker.set_wait_reason(None)
         rendezvous = await self._worker.rendezvous() if self.task.rank is not None else None
         await self._worker.reserve(self.task.attempt_number(rendezvous))
@@ -142,19 +145,21 @@ class RemoteAttempt:
             return
         if self._node.gone is not None:
             self.lose(reason, final=True)
-        elif self.assignment is None:
-            if is_job:
-                self.lose(reason)
-        elif is_rank or self.stopped is not None or (is_job and spec.tune is not None):
+        elif self.assignment is None or is_rank or self.stopped is not None or (is_job and spec.tune is not None):
             self.lose(reason)
         else:
             self._away, where = True, ""
             if is_job and self._orphaning is None:
-                wait_s = orphan_end_s(spec)
-                self._orphaning = asyncio.get_running_loop().call_later(wait_s, partial(self.lose, reason))
-                where = f", or elsewhere after {units.span(wait_s)}"
+                where = f", or elsewhere after {units.span(self._lose_later(reason, clock.now()))}"
             self._worker.set_wait_reason(f"{reason}; continues when it is back{where}")
             self._worker.changed()
+
+    def _lose_later(self, reason: str, lost_at: float) -> float:
+        """Loses the attempt once the agent of a node lost at a Unix time must have ended its processes. Returns the seconds."""
+        spec, is_rank = self._node.spec, self.task.rank is not None
+        wait_s = 0.0 if is_rank or spec.tune is not None else max(0.0, lost_at + orphan_end_s(spec) - clock.now())
+        self._orphaning = asyncio.get_running_loop().call_later(wait_s, partial(self.lose, reason))
+        return wait_s
 
     def lose(self, reason: str, *, final: bool = False, replaced: bool = False) -> None:
         """Ends the attempt, whose process has ended or will soon; a job returns to the queue.

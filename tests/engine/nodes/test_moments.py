@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 
 from gmg_tui import model, session
+from gmg_tui.engine import clock
 from gmg_tui.engine.attempts.attempt import Outcome, StopCause, Task
 from gmg_tui.engine.launchers.launcher import Local
 from gmg_tui.engine.nodes.fleet import Fleet
@@ -104,6 +105,21 @@ async def test_a_job_that_is_restarted_after_its_node_was_lost_returns_to_the_qu
     attempt = RemoteAttempt(node, MagicMock(reserve=AsyncMock(), slot=Slot("n1/cpu0", node="n1"), task=task))
     outcome = await attempt.run()
     assert (outcome.unready, outcome.unprepared, attempt.assignment) == ("n1 is lost", True, None)
+
+
+async def test_a_job_that_is_restarted_while_its_node_is_lost_waits_for_the_end_of_its_process_there() -> None:
+    node = Node("n1", spec_for(nodes=NodesSpec("local")), Local("1"), lambda: None, lambda _: None)
+    node.lost_since, task = clock.now(), Task((), {}, 0, 1, job=1)
+    attempt = RemoteAttempt(node, MagicMock(reserve=AsyncMock(), slot=Slot("n1/cpu0", node="n1"), task=task))
+    running = asyncio.create_task(attempt.run())
+    for _ in range(9):
+        await asyncio.sleep(0)
+    assert not running.done()
+    node.lost_since = None
+    node.available.set()
+    await eventually(lambda: attempt.assignment)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 @pytest.mark.parametrize("failed_resumes", [0, 2])
