@@ -193,14 +193,22 @@ def remove_abandoned(parent: Path, prefix: str, is_wanted: Callable[[str, int], 
     if distrust(parent, shared=True) is not None:
         return
     with suppress(OSError), os.scandir(parent) as entries:
-        for entry in islice(entries, _MAX_LISTED_ENTRIES):
-            if not entry.name.startswith(prefix) or entry.stat(follow_symlinks=False).st_uid != os.getuid():
-                continue
+        # Others may have made any number of entries.
+        named = (entry for entry in entries if entry.name.startswith(prefix))
+        for entry in islice(filter(_is_own, named), _MAX_LISTED_ENTRIES):
             if (folder := _lock(Path(entry.path))) is not None:
                 if is_wanted is not None and is_wanted(entry.name, folder.descriptor):
                     os.close(folder.descriptor)
                 else:
                     folder.remove(_MAX_REMOVED_ENTRIES)
+
+
+def _is_own(entry: os.DirEntry[str]) -> bool:
+    """True for an existing entry of this user."""
+    try:
+        return entry.stat(follow_symlinks=False).st_uid == os.getuid()
+    except OSError:
+        return False
 
 
 def _lock(path: Path) -> OpenFolder | None:

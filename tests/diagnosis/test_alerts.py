@@ -2,8 +2,11 @@
 
 import math
 import random
+import re
+import tomllib
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 from msgspec import structs
@@ -28,6 +31,7 @@ from gmg_tui.model import (
     WorkerState,
 )
 from gmg_tui.scripts.probe.reports import Metric
+from gmg_tui.scripts.readers import messages
 from gmg_tui.scripts.readers.messages import Overflows
 from tests.workers import changed, diagnosed, texts, worker_of
 
@@ -205,6 +209,12 @@ def test_signs_from_elsewhere_keep_their_beginning_and_live_ones_end_with_the_pr
     assert [(alert.kind, alert.since) for alert in watch.alerts] == [("stuck", 40.0), ("unclean", 50.0)]
     watch.update(Facts(51.0, changed(_RUNNING, state=WorkerState.FINISHED), signs=signs))
     assert [alert.kind for alert in watch.alerts] == ["unclean"]
+
+
+def test_no_line_without_an_overflow_is_searched_from_each_letter_to_its_end() -> None:
+    """A line may have 64 KiB."""
+    table = tomllib.loads((Path(messages.__file__).parent / "overflows.toml").read_text())
+    assert all(re.search(r"[\w.\]][+*]", row["line"].replace(r"\d+", "")) is None for row in table.values())
 
 
 @pytest.mark.parametrize(

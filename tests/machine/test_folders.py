@@ -163,6 +163,15 @@ def test_every_folder_and_link_on_the_way_counts(shared: Path, tmp_path: Path, m
         distrust(tmp_path / "loop", must_exist=True)
 
 
+def test_no_number_of_other_entries_hides_abandoned_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "_MAX_LISTED_ENTRIES", 2)
+    os.close(make_locked(tmp_path, "x-").descriptor)
+    for number in range(20):
+        (tmp_path / str(number)).touch()
+    remove_abandoned(tmp_path, "x-")
+    assert len([*tmp_path.iterdir()]) == 20
+
+
 @as_root
 def test_what_is_missing_below_a_shared_folder_could_be_created_by_others(tmp_path: Path) -> None:
     (folder := tmp_path / "folder").mkdir()

@@ -209,15 +209,19 @@ class LocalHost:
         """
         spec, agent = self.spec, self.spec.agent
         assert agent is not None
-        libraries = *agent.import_paths, *library_paths(env)
-        if missing := next((path for path in libraries if others_can_create(Path(path))), None):
-            raise GmgError(f"{missing} is missing here, and other users could create it: not run", 1)
-        code_paths = (*spec.code_paths, *filter(os.path.exists, libraries))
-        for paths, names in ((code_paths, agent.owners), ((spec.cwd,), (*agent.owners, *agent.cwd_owners))):
-            for path in map(Path, paths):
+        libraries = {Path(path) for path in (*agent.import_paths, *library_paths(env))}
+        code_paths = {*map(Path, spec.code_paths), *libraries}
+        for paths, names in ((code_paths, agent.owners), ({Path(spec.cwd)}, (*agent.owners, *agent.cwd_owners))):
+            for path in sorted(paths):
                 try:
                     foreign = foreign_owner(path, names)
                 except OSError as error:  # another user may create it before it is run
+                    if path in libraries and not others_can_create(path):
+                        continue
+                    if path in libraries:
+                        raise GmgError(
+                            f"{path} is missing here, and other users could create it: not run", 1
+                        ) from error
                     raise GmgError(f"{path} cannot be used here: {error.strerror}", 1) from error
                 if foreign is not None:
                     component, owner = foreign

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -287,6 +288,18 @@ async def test_a_node_imports_nothing_that_another_user_has_made_or_could_make(
     problem = "is missing here, and other users could create it" if is_missing else problem
     assert [worker.reason for worker in snapshot.workers] == [f"{package.parent} {problem}: not run"] * 2
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+def test_a_library_that_is_missing_in_another_users_folder_may_yet_be_made(tmp_path: Path) -> None:
+    (script := tmp_path / "job.py").touch()
+    (theirs := tmp_path / "theirs").mkdir()
+    spec = spec_for(script=str(script), agent=AgentSpec("n1", "s", "id", import_paths=(str(theirs / "lib"),)))
+    check = partial(LocalHost._check_owners, cast("LocalHost", SimpleNamespace(spec=spec)))
+    check({"PYTHONPATH": str(tmp_path / "missing")})
+    shutil.chown(theirs, "nobody")
+    with pytest.raises(GmgError, match=f"{theirs} belongs to nobody here"):
+        check({})
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
