@@ -38,22 +38,28 @@ _MAX_LOCAL_NODES = 4096
 def agent_script() -> str:
     """Returns a script for `sh` that runs `AGENT_COMMAND` on a node, or the node's own gmg-tui.
 
-    It runs the latter if there the interpreter is missing or has an owner who is not trusted here. It fails if that is so
-    for this package, which both may import, or if other users could create it.
+    It runs the latter if there the interpreter is missing or has an owner who is not trusted here. It fails if the latter
+    has such an owner, or this package, which both may import, or if other users could create it.
     """
     python, package = shlex.quote(AGENT_COMMAND[0]), list(owners(gmg_tui.__file__))
     python_owners = list(owners(AGENT_COMMAND[0]))
     others = "".join(f"|*' '{shlex.quote(name)}" for name in owner_names([*python_owners, *package]))
     return (
-        f"me=$(id -u); p=$(readlink -f {python}); [ -x {python} ] || exec gmg-tui agent; "
+        # Its own programs first: a PATH that Slurm passes on may begin with a folder that is another user's on the node.
+        f"old=$PATH; PATH=/usr/bin:/bin:$PATH; me=$(id -u); p=$(readlink -f {python}); "
         f'own() {{ case $(stat -c "%u %U" "$1") in "0 "*|"$me "*{others}) ;; *) false;; esac; }}; '
-        f'for q in {_quoted(python_owners)}; do {{ [ ! -e "$q" ] && [ ! -L "$q" ]; }} || own "$q" || exec gmg-tui agent; done; '
-        'while [ "$p" != / ]; do own "$p" || exec gmg-tui agent; p=$(dirname "$p"); done; '
+        'refuse() { echo "$1 could be another user\'s here: gmg-tui is not run" >&2; exit 1; }; '
+        'walk() { p=$1; while [ "$p" != / ]; do own "$p" || return 1; p=$(dirname "$p"); done; }; '
+        'other() { g=$(PATH=$old; command -v gmg-tui); case $g in /*) walk "$g" && walk "$(readlink -f "$g")" || refuse "$g"; esac; '
+        "PATH=$old; exec gmg-tui agent; }; "
+        f"[ -x {python} ] || other; "
+        f'for q in {_quoted(python_owners)}; do {{ [ ! -e "$q" ] && [ ! -L "$q" ]; }} || own "$q" || other; done; '
+        'walk "$p" || other; '
         f"for q in {_quoted(package)}; do "
         'if [ -e "$q" ] || [ -L "$q" ]; then own "$q" && continue; '
         'else case $(stat -c %A "$(dirname "$q")") in ?????w*|????????w*) ;; *) break;; esac; fi; '
-        'echo "$q could be another user\'s here: gmg-tui is not run" >&2; exit 1; done; '
-        f"exec {shlex.join(AGENT_COMMAND)}"
+        'refuse "$q"; done; '
+        f"PATH=$old; exec {shlex.join(AGENT_COMMAND)}"
     )
 
 

@@ -218,6 +218,15 @@ def test_a_host_runs_no_interpreter_that_another_user_has_made(tmp_path: Path, m
                 printed = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout
                 assert printed == f"{runs}\n"
             os.lchown(path, 0, 0)
+        os.lchown(path, nobody, nobody)
+        os.chown(ours, nobody, nobody)
+        refused = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+        assert (refused.stdout, refused.stderr) == ("", f"{ours} could be another user's here: gmg-tui is not run\n")
+        (tmp_path / "id").write_text("#!/bin/sh\necho $$ > ran")
+        (tmp_path / "id").chmod(0o755)
+        subprocess.run(["sh", "-c", command], capture_output=True, check=False, cwd=tmp_path)
+        assert not (tmp_path / "ran").exists()
+        os.lchown(path, 0, 0)
         monkeypatch.setattr(launcher, "owner_names", lambda _: ["nobody"])
         os.chown(python.parent, nobody, nobody)
         command = Ssh("a").command("a")[-1]
