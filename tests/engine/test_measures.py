@@ -292,6 +292,26 @@ def test_a_script_cannot_claim_the_saved_files_of_another_job(tmp_path: Path, mo
     assert read_abandoned(Path("/one")) == {}
 
 
+def test_counts_whose_time_stands_still_take_no_more_memory(tmp_path: Path) -> None:
+    counts, now_ns = Counts(folder := make_locked(tmp_path, PREFIX)), time.monotonic_ns()
+    words = dict.fromkeys(gmg_probe.NAMES, 0) | {"magic": gmg_probe.MAGIC, "phase": gmg_probe.STEPPING, "kind": 1}
+    words |= {
+        "environments": 1,
+        "first_environments": 1,
+        "first_ns": now_ns - SECOND_NS,
+        "last_ns": now_ns,
+        "mark_ns": now_ns,
+    }
+    for steps in range(2, 1000):
+        words |= {"steps": steps, "environment_steps": steps, "mark_steps": steps}
+        (folder.path / "7").write_bytes(gmg_probe.WORDS.pack(*words.values()))
+        counts.read(now_ns / SECOND_NS)
+    (counter,) = counts._counters.values()
+    assert max(len(counter._last), len(counter._marks)) <= 256
+    assert counts.steps == 999
+    counts.close()
+
+
 def test_numbers_that_the_probe_cannot_have_written_are_ignored(tmp_path: Path) -> None:
     folder = make_locked(tmp_path, PREFIX)
     counts, now_ns = Counts(folder), time.monotonic_ns()

@@ -23,6 +23,8 @@ _PAUSE_TOLERANCE_S = 3.0
 _MIN_RATE_S = 1.0
 """Minimum seconds of measurement before a rate can be the peak."""
 MAX_PROCESSES = 64
+_MAX_MOMENTS = 256
+"""Maximum number of counts to keep of a process: about one a second is needed, for some seconds."""
 MAX_READS = 4
 """Maximum reads of counts that are being changed."""
 MAX_ENVIRONMENTS = 10**9
@@ -64,9 +66,9 @@ class _Counter:
     def __init__(self) -> None:
         self.words = dict.fromkeys(probe.NAMES, 0)
         self._first: _Moment | None = None
-        self._last: deque[_Moment] = deque()
+        self._last: deque[_Moment] = deque(maxlen=_MAX_MOMENTS)
         """The counts of the last seconds, about one a second."""
-        self._marks: deque[_Moment] = deque()
+        self._marks: deque[_Moment] = deque(maxlen=_MAX_MOMENTS)
         """The counts at long pauses, as between a trainer's rollouts, so that whole periods lie between them."""
 
     @property
