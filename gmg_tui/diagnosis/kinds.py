@@ -7,10 +7,10 @@ from enum import Enum
 from typing import NamedTuple
 
 from gmg_tui.diagnosis.facts import Facts, History
-from gmg_tui.machine.process_load import SUSPENDED_S
 from gmg_tui.model import Alert, Phase, Severity, Sign, WorkerState, units
 from gmg_tui.model.alert import by_urgency
 from gmg_tui.model.curves import BrokenMetric
+from gmg_tui.model.states import SUSPENDED_S
 
 _FULL_RAM_PCT = 90.0
 _IDLE_GPU_PCT = 5.0

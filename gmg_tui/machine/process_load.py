@@ -13,9 +13,8 @@ from msgspec import structs
 from gmg_tui.machine import cgroup
 from gmg_tui.machine.processes import PAGE_MIB, TICKS_PER_S, Proc
 from gmg_tui.model import Load
+from gmg_tui.model.states import SUSPENDED_S
 
-SUSPENDED_S = 15.0
-"""If the engine checks nothing for so long, all of the job was probably suspended, as by `docker pause`: nothing was idle."""
 _IDLE_PCT = 1.0
 """Percent of a core above which a process is busy: one that polls uses less, one that compiles uses a whole core."""
 _SPAN_S, _SAMPLES = 0.8, 16  # samples of the main thread during the measurement

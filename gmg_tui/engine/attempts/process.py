@@ -17,9 +17,9 @@ from gmg_tui.engine.attempts.attempt import Report
 from gmg_tui.engine.clock import any_of
 from gmg_tui.engine.output.pipes import Pipe, Pipes
 from gmg_tui.machine import numa, processes
-from gmg_tui.machine.process_load import SUSPENDED_S
 from gmg_tui.machine.processes import MIN_SCAN_INTERVAL_S, Proc, Scans
 from gmg_tui.model import units
+from gmg_tui.model.states import SUSPENDED_S
 
 _log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ import math
 import signal
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -197,7 +197,7 @@ def open_store(path: Path, within_s: float | None = None, *, copied: bool = Fals
     implausible size is not copied. Ctrl+z takes effect once the store can be written again.
     """
     try:
-        copied = copied and path.exists() and path.stat().st_size <= MAX_COPY_BYTES
+        copied = copied and _size_bytes(path) <= MAX_COPY_BYTES
         with ExitStack() as stack:
             previous = signal.pthread_sigmask(signal.SIG_BLOCK, _TERMINAL_STOPS)
             stack.callback(signal.pthread_sigmask, signal.SIG_SETMASK, previous)
@@ -209,10 +209,16 @@ def open_store(path: Path, within_s: float | None = None, *, copied: bool = Fals
                 signal.pthread_sigmask(signal.SIG_SETMASK, previous)
             db.execute("BEGIN")
             yield Stored(db)
-    except (sqlite3.Error, OSError) as error:
+    except sqlite3.Error as error:
         raise StoreError(f"{path}: the store cannot be read: {error}") from error
     except (msgspec.MsgspecError, RecursionError, UnicodeError, OverflowError) as error:
         raise StoreError(f"{path}: the store has a value that this gmg-tui cannot read: {error}") from error
+
+
+def _size_bytes(path: Path) -> int:
+    with suppress(OSError):
+        return path.stat().st_size
+    return 0
 
 
 def _decode_curves(record: str) -> AttemptCurves:
