@@ -9,7 +9,7 @@ Moment = Annotated[float, Meta(ge=0.0, lt=253_402_214_400.0)]
 """Unix time, seconds; a date up to the year 9999 in every time zone, so that it can always be formatted."""
 
 SUSPENDED_S = 15.0
-"""If the engine checks nothing for so long, all of the job was probably suspended, as by `docker pause`: nothing was idle."""
+"""Seconds without any check by the engine that show a suspension of the whole job, as by `docker pause`: nothing was idle."""
 
 
 class WorkerState(StrEnum):

@@ -294,7 +294,7 @@ class Fleet:
 
 
 def _write_mark(mark: Path, session_id: str) -> tuple[str, ...]:
-    """Writes this engine's ID into the file `mark`, before those of earlier ones; returns these.
+    """Writes this engine's ID into the file `mark`, before the IDs of earlier engines, which it returns.
 
     An engine that reached no node has ended no earlier agent, so more than one ID is kept.
     """

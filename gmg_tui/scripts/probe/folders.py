@@ -68,7 +68,7 @@ def _parents() -> tuple[Path, ...]:
 
 @cache  # once per engine
 def _remove_abandoned(session: Path) -> None:
-    """Removes the folders of the session's killed engines, and those of other sessions, which may be resumed too, after a day."""
+    """Removes the folders of the session's killed engines, and after a day also folders of other sessions, which may be resumed, too."""
 
     def is_wanted(name: str, folder: int) -> bool:
         is_recent = time.time() - os.fstat(folder).st_mtime < MAX_FOLDER_AGE_S
