@@ -9,7 +9,6 @@ import fcntl
 import os
 import pwd
 import stat
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from itertools import islice
@@ -85,10 +84,7 @@ class OpenFolder(NamedTuple):
         """Returns itself, or the folder made and locked again if it was removed. Raises `OSError`."""
         if os.fstat(self.descriptor).st_nlink:
             return self
-        check_own(self.path.parent, shared=True)
-        self.path.mkdir(mode=0o700, exist_ok=True)
-        if (folder := _lock(self.path)) is None:
-            raise OSError(errno.EBUSY, "another process has replaced it", str(self.path))
+        folder = make_locked(self.path)
         os.close(self.descriptor)
         return folder
 
@@ -172,17 +168,18 @@ def make_private(folder: Path) -> None:
     check_own(folder)  # another user may have been faster
 
 
-def make_locked(parent: Path, prefix: str) -> OpenFolder:
-    """Creates a private folder in `parent`, which may be shared, and locks it. Raises `OSError`."""
-    check_own(parent, shared=True)
+def make_locked(path: Path) -> OpenFolder:
+    """Creates a private folder, whose parent may be shared, or takes an own one, and locks it. Raises `OSError`."""
+    check_own(path.parent, shared=True)
     for _ in range(_MAX_CREATE_ATTEMPTS):
-        path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        path.chmod(0o700)  # whatever the umask
+        with suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+            path.chmod(0o700)  # whatever the umask
         if (folder := _lock(path)) is not None:
             return folder
-        with suppress(OSError):  # removed by another process
-            path.rmdir()
-    raise OSError(errno.EBUSY, "another process keeps removing new folders", str(parent))
+    with suppress(OSError):
+        path.rmdir()
+    raise OSError(errno.EBUSY, "another user or process has taken it", str(path))
 
 
 def remove_abandoned(parent: Path, prefix: str, is_wanted: Callable[[str, int], bool] | None = None) -> None:

@@ -164,7 +164,7 @@ class LifeOfAnAttempt(RuleBasedStateMachine):
             **dict.fromkeys(("pipes", "scans", "watchdog"), mock.Mock()),
             result_names=set(),
             formats=[],
-            make_counts=mock.AsyncMock(return_value=Counts(None)),
+            make_counts=mock.AsyncMock(return_value=Counts()),
             is_torchrun=False,
             memory_of=lambda _: Memory(()),
             stop_steps=_STEPS,

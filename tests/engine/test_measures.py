@@ -3,6 +3,8 @@
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 import zlib
 from collections.abc import Iterator
@@ -17,8 +19,9 @@ from gmg_tui.machine.folders import make_locked
 from gmg_tui.model import Fps, GpuProcess, GpuSample, Phase, WorkerState, total_fps
 from gmg_tui.model.attempt import MAX_JOB_CHECKPOINTS
 from gmg_tui.scripts.genesis.output.printed_rate import PrintedRate
+from gmg_tui.scripts.probe import SITE
 from gmg_tui.scripts.probe.counts import MAX_PROCESSES, Counts
-from gmg_tui.scripts.probe.folders import PREFIX, make_folder, read_abandoned
+from gmg_tui.scripts.probe.folders import PREFIX, make_folders, read_abandoned
 from gmg_tui.scripts.probe.site import gmg_probe
 from gmg_tui.scripts.probe.site import gmg_reports as ring
 from gmg_tui.session import STORE
@@ -146,7 +149,7 @@ def _periods(loop: str, pauses: bool) -> Iterator[list[float]]:
 def test_the_current_rate_covers_whole_periods_also_after_a_long_pause(
     loop: str, pauses: bool, near: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now_ns, look_ns, folder = SECOND_NS, 2 * SECOND_NS, make_locked(tmp_path, PREFIX)
+    now_ns, look_ns, folder = SECOND_NS, 2 * SECOND_NS, make_locked(tmp_path / PREFIX)
     monkeypatch.setattr(gmg_probe, "monotonic_ns", lambda: now_ns)
     monkeypatch.setattr(gmg_probe, "folder", str(folder.path))
     monkeypatch.setattr(gmg_probe, "_counts", gmg_probe._Counts())  # type: ignore[no-untyped-call]
@@ -192,7 +195,7 @@ def test_the_current_rate_covers_whole_periods_also_after_a_long_pause(
 
 
 def test_a_process_that_starts_late_is_counted(tmp_path: Path) -> None:
-    folder = make_locked(tmp_path, PREFIX)
+    folder = make_locked(tmp_path / PREFIX)
     counts, now_ns = Counts(folder), time.monotonic_ns()
     os.utime(folder.path, (0, 0))  # nothing was made lately
     for pid, phase in (("8", 0), ("9", gmg_probe.IMPORTING)):
@@ -206,7 +209,7 @@ def test_a_process_that_starts_late_is_counted(tmp_path: Path) -> None:
 
 
 def test_a_scripts_files_do_not_use_up_the_engines_descriptors(tmp_path: Path) -> None:
-    counts, before = Counts(folder := make_locked(tmp_path, PREFIX)), len([*Path("/proc/self/fd").iterdir()])
+    counts, before = Counts(folder := make_locked(tmp_path / PREFIX)), len([*Path("/proc/self/fd").iterdir()])
     words = dict.fromkeys(gmg_probe.NAMES, 0) | {"magic": gmg_probe.MAGIC, "phase": gmg_probe.IMPORTING}
     for number in range(900):
         (folder.path / f"{number}{'.reports' if number % 2 else ''}").write_bytes(gmg_probe.WORDS.pack(*words.values()))
@@ -222,7 +225,7 @@ def test_a_scripts_files_do_not_use_up_the_engines_descriptors(tmp_path: Path) -
 
 def test_the_reports_of_a_process_are_found_beside_the_counts_of_many_others(tmp_path: Path) -> None:
     """As of a learner, which saves checkpoints, beside 64 actors, which step environments."""
-    counts = Counts(folder := make_locked(tmp_path, PREFIX))
+    counts = Counts(folder := make_locked(tmp_path / PREFIX))
     for number in range(MAX_PROCESSES):
         (folder.path / str(number)).touch()
     counts.read(time.monotonic())
@@ -236,7 +239,7 @@ def test_the_reports_of_a_process_are_found_beside_the_counts_of_many_others(tmp
 
 def test_a_process_is_counted_although_the_folder_was_removed(tmp_path: Path) -> None:
     """As systemd removes the runtime folder at the user's last logout."""
-    counts, words = Counts(folder := make_locked(tmp_path, PREFIX)), dict.fromkeys(gmg_probe.NAMES, 0)
+    counts, words = Counts(folder := make_locked(tmp_path / PREFIX)), dict.fromkeys(gmg_probe.NAMES, 0)
     words |= {"magic": gmg_probe.MAGIC, "phase": gmg_probe.IMPORTING}
     with (folder.path / "7").open("w+b") as file:
         file.write(gmg_probe.WORDS.pack(*words.values()))
@@ -253,7 +256,7 @@ def test_a_process_is_counted_although_the_folder_was_removed(tmp_path: Path) ->
 
 def test_saved_files_are_seen_after_the_folder_was_removed(tmp_path: Path) -> None:
     (parent := tmp_path / "runtime").mkdir(mode=0o700)
-    counts = Counts(folder := make_locked(parent, PREFIX))
+    counts = Counts(folder := make_locked(parent / PREFIX))
     (folder.path / ring.SAVED).write_bytes(b"\nstate 5 6 7 8 2f61\n")
     assert [saved.path for saved in counts.read_reports()[1]] == ["/a"]
     (parent / "kept").mkdir()
@@ -274,26 +277,74 @@ def test_saved_files_are_seen_after_the_folder_was_removed(tmp_path: Path) -> No
 
 def test_a_script_cannot_claim_the_saved_files_of_another_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It can only write a file with the other's PID; neither job then continues from what the killed engine had not read."""
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    (runtime := tmp_path / "runtime").mkdir(mode=0o700)
+    (spare := tmp_path / "spare").mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    monkeypatch.setattr("gmg_tui.scripts.probe.folders._SPARE_PARENT", spare)
     for name, pids in {"61": ("1", "2"), "62": ("2",), "63": ("3",)}.items():
-        folder = make_locked(tmp_path, f"{PREFIX}one-{zlib.crc32(b'/one'):08x}.")
+        folders = [
+            make_locked(parent / f"{PREFIX}one-{zlib.crc32(b'/one'):08x}.000000{name}") for parent in (runtime, spare)
+        ]
         for pid in pids:
-            (folder.path / pid).touch()
-        (folder.path / ring.SAVED).write_bytes(f"\nstate 5 6 7 8 2f{name}\n".encode() * 10_000)
-        os.close(folder.descriptor)
+            (folders[0].path / pid).touch()
+        with_saved = folders[name == "63"]  # in the spare folder after a logout
+        (with_saved.path / ring.SAVED).write_bytes(f"\nstate 5 6 7 8 2f{name}\n".encode() * 10_000)
+        for folder in folders:
+            os.close(folder.descriptor)
     saved = read_abandoned(Path("/one"))
     assert {pid: {file.path for file in files} for pid, files in saved.items()} == {1: {"/a"}, 2: set(), 3: {"/c"}}
     assert max(map(len, saved.values())) == MAX_JOB_CHECKPOINTS
     assert read_abandoned(Path("/one")) == saved, "the engine may end before it has stored them"
     assert read_abandoned(Path("/another/one")) == {}
-    os.close(make_folder(Path("/another/one")).descriptor)
+    folders = make_folders(Path("/another/one"))
     assert read_abandoned(Path("/one")) == saved
-    os.close(make_folder(Path("/one")).descriptor)
+    folders += make_folders(Path("/one"))
     assert read_abandoned(Path("/one")) == {}
+    for folder in folders:
+        folder.remove(1)
+
+
+def test_files_that_were_saved_after_a_logout_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the user's last logout systemd removes the runtime folder, which only root can make again."""
+    (runtime := tmp_path / "runtime").mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    counts = Counts(*make_folders(Path("/logout")))
+    assert counts.folder is not None
+    spare = Path(counts.environ["GMG_PROBE_SPARE_DIR"])
+    code = """
+import sys, gmg_probe, gmg_reports
+gmg_probe.start(gmg_reports.os.environ["GMG_PROBE_DIR"], gmg_reports)
+for line in sys.stdin:
+    gmg_reports.report_saved("state", 5, line.strip())
+    print(flush=True)
+"""
+    command, environ = [sys.executable, "-c", code], {**os.environ, "PYTHONPATH": SITE, **counts.environ}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ, text=True) as script:
+        assert script.stdin is not None
+        assert script.stdout is not None
+
+        def save(name: str) -> list[str]:
+            (tmp_path / name).touch()
+            print(tmp_path / name, file=script.stdin, flush=True)
+            script.stdout.readline()
+            counts.read(time.monotonic())
+            return [Path(saved.path).name for saved in counts.read_reports()[1]]
+
+        assert save("first") == ["first"]
+        shutil.rmtree(runtime)
+        assert save("second") == ["second"]
+        assert counts.trouble is None
+        runtime.mkdir(mode=0o700)
+        counts.folder.touch()  # another user's
+        assert save("third") == ["third"]
+        assert counts.trouble is None
+        script.stdin.close()
+    counts.close()
+    assert not spare.exists()
 
 
 def test_counts_whose_time_stands_still_take_no_more_memory(tmp_path: Path) -> None:
-    counts, now_ns = Counts(folder := make_locked(tmp_path, PREFIX)), time.monotonic_ns()
+    counts, now_ns = Counts(folder := make_locked(tmp_path / PREFIX)), time.monotonic_ns()
     words = dict.fromkeys(gmg_probe.NAMES, 0) | {"magic": gmg_probe.MAGIC, "phase": gmg_probe.STEPPING, "kind": 1}
     words |= {
         "environments": 1,
@@ -313,7 +364,7 @@ def test_counts_whose_time_stands_still_take_no_more_memory(tmp_path: Path) -> N
 
 
 def test_numbers_that_the_probe_cannot_have_written_are_ignored(tmp_path: Path) -> None:
-    folder = make_locked(tmp_path, PREFIX)
+    folder = make_locked(tmp_path / PREFIX)
     counts, now_ns = Counts(folder), time.monotonic_ns()
     good = dict.fromkeys(gmg_probe.NAMES, 0) | {
         "magic": gmg_probe.MAGIC,

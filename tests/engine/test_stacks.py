@@ -72,7 +72,7 @@ async def test_stacks_are_not_written_into_a_file_of_the_script(tmp_path: Path) 
 
 
 def _python(folder: Path, code: str, **env: str) -> str:
-    added = {probe.FOLDER_VARIABLE: str(folder)} | probe.python_path(env)
+    added = {probe.FOLDER_VARIABLES[0]: str(folder)} | probe.python_path(env)
     ended = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, **env, **added}, capture_output=True, text=True, check=True
     )

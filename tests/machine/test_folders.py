@@ -75,7 +75,7 @@ def test_a_cache_nested_too_deeply_is_measured_without_following_links(tmp_path:
 
 
 def test_only_folders_of_ended_processes_are_removed(shared: Path) -> None:
-    ours = make_locked(shared, "x-")
+    ours = make_locked(shared / "x-1")
     killed = subprocess.run(["mktemp", "-d", shared / "x-XXXXXX"], capture_output=True, text=True, check=True)
     Path(killed.stdout.strip(), "file").touch()
     _deep(shared / "x-deep")
@@ -102,13 +102,13 @@ def test_a_folder_that_another_user_could_have_moved_is_not_removed(shared: Path
 
 def test_a_folder_that_cannot_be_locked_is_not_left_behind(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "_lock", lambda _: None)
-    with pytest.raises(OSError, match="keeps removing"):
-        make_locked(shared, "x-")
+    with pytest.raises(OSError, match="has taken"):
+        make_locked(shared / "x-1")
     assert not [*shared.glob("x-*")]
 
 
 def test_the_removal_of_an_abandoned_folder_is_bounded(shared: Path) -> None:
-    folder = make_locked(shared, "x-")
+    folder = make_locked(shared / "x-1")
     for number in range(20):
         (folder.path / str(number)).touch()
     folder.remove(5)
@@ -132,7 +132,7 @@ def test_folders_of_other_users_are_neither_used_nor_touched(shared: Path) -> No
     assert (theirs / "file").exists()
     assert distrust(shared / "new") == f"{shared}/new is missing, and {shared} can be changed by all users"
     with pytest.raises(PermissionError):
-        make_locked(theirs, "x-")
+        make_locked(theirs / "x-1")
 
 
 def test_a_folder_that_others_can_change_is_not_made_ones_own(shared: Path) -> None:
@@ -165,7 +165,7 @@ def test_every_folder_and_link_on_the_way_counts(shared: Path, tmp_path: Path, m
 
 def test_no_number_of_other_entries_hides_abandoned_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "_MAX_LISTED_ENTRIES", 2)
-    os.close(make_locked(tmp_path, "x-").descriptor)
+    os.close(make_locked(tmp_path / "x-1").descriptor)
     for number in range(20):
         (tmp_path / str(number)).touch()
     remove_abandoned(tmp_path, "x-")
@@ -292,14 +292,24 @@ def test_the_probe_writes_into_no_full_folder(tmp_path: Path) -> None:
 import resource
 from pathlib import Path
 from gmg_tui.scripts.probe import folders as probe_folders
-print(probe_folders.make_folder(Path("/one")).path)
+print(*(folder.path for folder in probe_folders.make_folders(Path("/one"))))
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-print(probe_folders.make_folder(Path("/two")))
+print(probe_folders.make_folders(Path("/two")))
 """
     env = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
     run = subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True)
     (folder,) = tmp_path.iterdir()
-    assert run.stdout == f"{folder}\nNone\n"
+    (spare := Path("/tmp", folder.name)).joinpath("saved").unlink()
+    spare.rmdir()
+    assert run.stdout == f"{folder} {spare}\n[]\n"
+
+
+def _made_parents() -> list[Path]:
+    """Makes the probe's folders, removes them, and returns the folders in which they were."""
+    made = probe_folders.make_folders(Path("/sim-1"))
+    for folder in made:
+        folder.remove(1)
+    return [folder.path.parent for folder in made]
 
 
 @as_root
@@ -307,11 +317,7 @@ def test_without_a_runtime_folder_of_its_own_the_probe_writes_into_memory(monkey
     runtime = Path(os.environ["XDG_RUNTIME_DIR"])
     for owner, parent in ((0, runtime), (STRANGER, Path("/dev/shm"))):
         os.chown(runtime, owner, -1)
-        folder = probe_folders.make_folder(Path("/sim-1"))
-        assert folder.path.parent == parent
-        folder.remove(1)
+        assert _made_parents() == [parent, Path("/tmp")]
     monkeypatch.delenv("XDG_RUNTIME_DIR")
-    folder = probe_folders.make_folder(Path("/sim-1"))
-    assert folder.path.parent == Path("/dev/shm")
-    folder.remove(1)
+    assert _made_parents() == [Path("/dev/shm"), Path("/tmp")]
     os.chown(runtime, 0, -1)

@@ -28,7 +28,6 @@ from gmg_tui.machine.gpu.nvml import NvmlUnavailable
 from gmg_tui.machine.processes import Table
 from gmg_tui.model import Curve, Details, GpuSample, Phase, Stacks, WorkerState, units
 from gmg_tui.model.errors import GmgError
-from gmg_tui.scripts import probe
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.probe.counts import Counts
 
@@ -150,8 +149,7 @@ class LocalAttempt:
         self.life, self._is_prepared = Life.ALIVE, True
         self._worker.on_prepared()
         readings.write_separator()
-        folder, env = readings.counts.folder, launch.environment.full
-        env = env if folder is None else {**env, probe.FOLDER_VARIABLE: str(folder)}
+        env = launch.environment.full | counts.environ
         try:
             await self._process.start(launch.command, cwd=self._host.spec.cwd, env=env, cores=launch.cores)
         except (OSError, RuntimeError) as error:

@@ -40,7 +40,7 @@ from gmg_tui.scripts.genesis.caches import PhaseTimes, ScriptTimes
 from gmg_tui.scripts.genesis.environ import Environment, thread_share, worker_environment
 from gmg_tui.scripts.interpreter import installed, library_paths
 from gmg_tui.scripts.probe.counts import Counts
-from gmg_tui.scripts.probe.folders import make_folder
+from gmg_tui.scripts.probe.folders import make_folders
 from gmg_tui.scripts.readers import formats
 from gmg_tui.scripts.torchrun import Rendezvous, variables
 from gmg_tui.simulation import FOLDER, VARIABLE
@@ -149,12 +149,11 @@ class LocalHost:
     async def make_counts(self, report: Report) -> Counts:
         """Returns the probe's counts, after making their folder if the session has the probe. Raises `GmgError`."""
         if not self.spec.probe:
-            return Counts(None)
+            return Counts()
         disk = "the disk with the probe's counts"
-        folder = await self.await_disk(disk, lambda: make_folder(Path(self.spec.folder)), report, object())
-        return Counts(
-            folder, None if folder is not None else "no folder has room for the probe: checkpoints are not seen"
-        )
+        folders = await self.await_disk(disk, lambda: make_folders(Path(self.spec.folder)), report, object())
+        no_room = "no folder has room for the probe: checkpoints are not seen"
+        return Counts(*folders, trouble=None if folders else no_room)
 
     def memory_of(self, pid: int) -> Memory:
         """Returns the memory that a process may use; processes in the same cgroups share it."""

@@ -24,7 +24,7 @@ _OWN_PREFIX = "GMG_"
 """The prefix of gmg-tui's own variables, which `--env` cannot override."""
 WORKER_VARIABLES = (
     *("GMG_SESSION", "GMG_SESSION_ID", "GMG_SLOT", "GMG_WORKER_INDEX", "GMG_NUM_WORKERS", "GMG_ATTEMPT"),
-    *("GMG_JOB", "GMG_JOB_NAME", "GMG_PROBE_DIR"),
+    *("GMG_JOB", "GMG_JOB_NAME", "GMG_PROBE_DIR", "GMG_PROBE_SPARE_DIR"),
     *("GMG_EVENT", "GMG_FOLDER", "GMG_REASON", "GMG_TEXT"),
 )
 """The variables of workers and `--notify` commands. An engine started from such a process inherits none of them."""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 SITE = str(Path(__file__).with_name("site"))
 """The folder of the `sitecustomize` that Python imports at its start."""
-FOLDER_VARIABLE = "GMG_PROBE_DIR"
-"""The variable with the folder for the counts and stacks of an attempt's processes."""
+FOLDER_VARIABLES = "GMG_PROBE_DIR", "GMG_PROBE_SPARE_DIR"
+"""The variables with the folder for the counts and stacks of an attempt's processes, and one for reports if it is removed."""
 
 
 def python_path(environ: Mapping[str, str]) -> dict[str, str]:

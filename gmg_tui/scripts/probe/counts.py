@@ -12,6 +12,7 @@ from msgspec import structs
 
 from gmg_tui.machine.folders import OpenFolder
 from gmg_tui.model import Checkpoint, Fps, Phase, Shares
+from gmg_tui.scripts.probe import FOLDER_VARIABLES
 from gmg_tui.scripts.probe.folders import MAX_FILES
 from gmg_tui.scripts.probe.reports import Metric, Reports, opened
 from gmg_tui.scripts.probe.site import gmg_probe as probe
@@ -201,8 +202,10 @@ class Counts:
         usual_pause_s: The longest usual pause between two steps, seconds.
     """
 
-    def __init__(self, folder: OpenFolder | None, trouble: str | None = None) -> None:
-        self._locked, self.trouble = folder, trouble
+    def __init__(self, *folders: OpenFolder, trouble: str | None = None) -> None:
+        self._folders, self.trouble = list(folders), trouble
+        self._reads_spare = False
+        """Once the first folder was removed; the spare one may be on a slow disk."""
         self._counters: dict[str, _Counter] = {}
         self._kept: dict[str, int] = {}
         """Descriptors of files that are kept open."""
@@ -222,7 +225,12 @@ class Counts:
     @property
     def folder(self) -> Path | None:
         """The attempt's `GMG_PROBE_DIR`; None without a probe, and after its end."""
-        return self._locked and self._locked.path
+        return self._folders[0].path if self._folders else None
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """The variables that name the folders for the attempt's processes."""
+        return dict(zip(FOLDER_VARIABLES, (str(folder.path) for folder in self._folders), strict=False))
 
     def fps(self, printed: Fps | None) -> Fps | None:
         """Returns the counted rates, together with the `printed` ones; only the latter before the second step."""
@@ -237,13 +245,10 @@ class Counts:
 
     def read(self, now: float) -> None:
         """Reads all files at `now`, monotonic seconds; takes microseconds, as they are in memory."""
-        if self._locked is None:
+        if not self._folders:
             return
-        try:
-            self._locked, self.trouble = self._locked.restore(), None
-        except OSError:
-            self.trouble = f"{self._locked.path} was removed, so new checkpoints are not seen"
-        folder = self._locked.descriptor
+        self._restore_folders()
+        folder = self._folders[0].descriptor
         if len(self._counters) < MAX_PROCESSES or self.reports.has_room:
             self._find_files(folder)
         for name, counter in self._counters.items():
@@ -254,9 +259,24 @@ class Counts:
         if valid:
             self._sum_up(valid, now)
 
+    def _restore_folders(self) -> None:
+        """Makes removed folders again; reads the spare one once the first was removed."""
+        lost = 0
+        for index, folder in enumerate(self._folders):
+            if index and not self._reads_spare:
+                return
+            try:
+                self._folders[index] = folder.restore()
+            except OSError:
+                lost += 1
+            self._reads_spare |= self._folders[index] is not folder or lost > 0
+        is_lost = lost == len(self._folders)
+        self.trouble = f"{self.folder} was removed, so new checkpoints are not seen" if is_lost else None
+
     def read_reports(self) -> tuple[list[Metric], list[Checkpoint]]:
         """Returns the processes' new reports, like `Reports.read`; none after the end."""
-        return self.reports.read(self._locked.descriptor) if self._locked is not None else ([], [])
+        folders = self._folders if self._reads_spare else self._folders[:1]
+        return self.reports.read(*(folder.descriptor for folder in folders))
 
     def _find_files(self, folder: int) -> None:
         with contextlib.suppress(OSError), os.scandir(folder) as entries:  # it may have been removed
@@ -326,6 +346,6 @@ class Counts:
             os.close(descriptor)
         self._kept.clear()
         self.reports.close()
-        if self._locked is not None:
-            self._locked.remove(MAX_FILES)
-            self._locked = None
+        for folder in self._folders:
+            folder.remove(MAX_FILES)
+        self._folders.clear()

@@ -1,6 +1,7 @@
 """The folders in which an attempt's processes report to the engine."""
 
 import os
+import secrets
 import tempfile
 import time
 import zlib
@@ -21,6 +22,8 @@ PREFIX, _RANDOM_CHARS = "gmg-probe-", 8
 """Prefix of an attempt's folder, and number of random characters at its end, after the session and a dot."""
 MAX_FOLDER_AGE_S = 86_400.0
 """Age at which a killed engine's folder is removed, unless its session is resumed earlier."""
+_SPARE_PARENT = Path("/tmp")  # noqa: S108 - made private below
+"""The folder of spare folders: systemd does not remove them at a logout, nor while they are locked."""
 MAX_FILES = 1000
 """Maximum entries of an attempt's folder to read, and to remove at its end."""
 _MIN_ROOM_BYTES = 4 << 20
@@ -29,20 +32,29 @@ _MAX_ABANDONED_READS = 8
 """Maximum reads of the saved files that a killed engine left."""
 
 
-def make_folder(session: Path) -> OpenFolder | None:
-    """Creates a folder for an attempt of the session in the folder `session`, private to the user and in memory if possible.
+def make_folders(session: Path) -> list[OpenFolder]:
+    """Creates folders for an attempt of the session in the folder `session`: one in memory if possible, and a spare one.
 
-    First removes folders of killed engines. Returns None if no folder can be created, or all disks are full: the attempt then
-    runs without a probe.
+    Both are private to the user and have the same name. The first may be removed during the attempt, as by systemd at the
+    user's last logout. First removes folders of killed engines. Returns no folder if none can be created, or all disks are
+    full: the attempt then runs without a probe.
     """
     _remove_abandoned(session)
-    for parent in _parents():
-        with suppress(OSError), ExitStack() as stack:
-            folder = make_locked(parent, _prefix(session))
-            stack.callback(folder.remove, MAX_FILES)
-            _reserve(folder)
-            stack.pop_all()
-            return folder
+    name = _prefix(session) + secrets.token_hex(_RANDOM_CHARS // 2)
+    first = next(filter(None, (_make(parent / name) for parent in _parents())), None)
+    has_spare = first is not None and first.path.parent != _SPARE_PARENT
+    spare = _make(_SPARE_PARENT / name) if has_spare else None
+    return [folder for folder in (first, spare) if folder is not None]
+
+
+def _make(path: Path) -> OpenFolder | None:
+    """Creates a locked folder with room for reports. Returns None if that fails."""
+    with suppress(OSError), ExitStack() as stack:
+        folder = make_locked(path)
+        stack.callback(folder.remove, MAX_FILES)
+        _reserve(folder)
+        stack.pop_all()
+        return folder
     return None
 
 
@@ -62,8 +74,8 @@ def _reserve(folder: OpenFolder) -> None:
 
 
 def _parents() -> tuple[Path, ...]:
-    own, shared = runtime_folder(), (Path("/dev/shm"), Path(tempfile.gettempdir()))  # noqa: S108 - made private below
-    return shared if own is None else (own, *shared)
+    own, shared = runtime_folder(), (Path("/dev/shm"), Path(tempfile.gettempdir()), _SPARE_PARENT)  # noqa: S108 - made private
+    return tuple(dict.fromkeys(shared if own is None else (own, *shared)))
 
 
 @cache  # once per engine
@@ -84,7 +96,8 @@ def read_abandoned(session: Path) -> Mapping[int, tuple[Checkpoint, ...]]:
     Such an engine may have missed some of these reports. Their folders stay until the first attempt starts: this engine may
     end before it has stored them.
     """
-    saved: dict[int, tuple[Checkpoint, ...]] = {}
+    pids: dict[str, set[int]] = {}
+    files: dict[str, list[Checkpoint]] = {}
 
     def read(name: str, folder: int) -> bool:
         if name[:-_RANDOM_CHARS] == _prefix(session):
@@ -92,11 +105,15 @@ def read_abandoned(session: Path) -> Mapping[int, tuple[Checkpoint, ...]]:
             with suppress(OSError), os.scandir(folder) as entries:
                 names = [entry.name for entry in islice(entries, MAX_FILES)]
             found = chain.from_iterable(reports.read(folder)[1] for _ in range(_MAX_ABANDONED_READS))
-            checkpoints = tuple(deque(found, MAX_JOB_CHECKPOINTS))
-            for pid in (int(name) for name in names if name.isascii() and name.isdecimal()):
-                saved[pid] = () if pid in saved else checkpoints  # a script can write a file with another's PID
+            files.setdefault(name, []).extend(deque(found, MAX_JOB_CHECKPOINTS))
+            pids.setdefault(name, set()).update(int(name) for name in names if name.isascii() and name.isdecimal())
         return True
 
     for parent in _parents():
         remove_abandoned(parent, PREFIX, read)
+    saved: dict[int, tuple[Checkpoint, ...]] = {}
+    for name, checkpoints in files.items():
+        newest = sorted(checkpoints, key=lambda file: file.saved)[-MAX_JOB_CHECKPOINTS:]
+        for pid in pids[name]:
+            saved[pid] = () if pid in saved else tuple(newest)  # a script can write a file with another's PID
     return saved

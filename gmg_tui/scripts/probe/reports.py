@@ -3,6 +3,7 @@
 import os
 import re
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
@@ -144,7 +145,8 @@ class Reports:
         self._files: dict[str, ReportFile] = {}
         self._kept: dict[str, int] = {}
         """Descriptors of files that are kept open."""
-        self._saved = SavedFiles()
+        self._saved = defaultdict[int, SavedFiles](SavedFiles)
+        """The files of each folder."""
         self.lost = 0
 
     @property
@@ -158,15 +160,19 @@ class Reports:
         if pid.isdecimal() and f".{suffix}" == ring.SUFFIX and name not in self._files and self.has_room:
             self._files[name] = ReportFile()
 
-    def read(self, folder: int) -> tuple[list[Metric], list[Checkpoint]]:
-        """Returns the new metrics, sorted by time, and the newly saved files; stops after about `MAX_RECORDS` metrics."""
+    def read(self, *folders: int) -> tuple[list[Metric], list[Checkpoint]]:
+        """Returns the new metrics of the first of the open folders, sorted by time, and the newly saved files of all.
+
+        Stops after about `MAX_RECORDS` metrics.
+        """
         metrics, saved = list[Metric](), list[Checkpoint]()
         # Files may not be regular, or removed by the script.
-        with suppress(OSError), opened(ring.SAVED, folder) as descriptor:
-            saved = self._saved.read(descriptor)
-        for name in list(self._files):
+        for index, folder in enumerate(folders):
+            with suppress(OSError), opened(ring.SAVED, folder) as descriptor:
+                saved += self._saved[index].read(descriptor)
+        for name in list(self._files) if folders else ():
             self._files[name] = file = self._files.pop(name)  # last in the next read
-            with suppress(OSError), opened(name, folder, self._kept) as descriptor:
+            with suppress(OSError), opened(name, folders[0], self._kept) as descriptor:
                 metrics += file.read(descriptor)
             if len(metrics) >= MAX_RECORDS:
                 break

@@ -63,7 +63,7 @@ class Sandbox:
         """The output of a script, both streams; its file is in the folder of the packages."""
         script = self.packages / "script.py"
         script.write_text(code)
-        environ = {**os.environ, **env, probe.FOLDER_VARIABLE: str(self.folder)}
+        environ = {**os.environ, **env, probe.FOLDER_VARIABLES[0]: str(self.folder)}
         environ |= probe.python_path(environ)
         done = subprocess.run(
             [sys.executable, *options, str(script)],

@@ -132,9 +132,9 @@ _counts = _Counts()
 _rows: "list[list[str]]" = []  # of `calls.txt`: wrapper, module, class, method, and the wrapper's arguments
 
 
-def open_file(name, flags):
+def open_file(name, flags, directory=None):
     """Opens or creates a file in the probe's folder. Raises `OSError` if another user could change the folder."""
-    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    directory = os.open(directory or folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         status = os.fstat(directory)
         if status.st_uid != os.geteuid() or status.st_mode & 0o022:

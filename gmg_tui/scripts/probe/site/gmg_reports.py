@@ -32,6 +32,8 @@ UNKNOWN = -1
 """The size of a file that the script opened itself, and may not have completed."""
 MAX_SAVED_BYTES = 1 << 20
 """The size at which `SAVED` starts again."""
+_SPARE_FOLDER = os.environ.get("GMG_PROBE_SPARE_DIR")
+"""The folder for `SAVED` once the first was removed."""
 _LOCK_TIMEOUT_S = 0.001
 """Seconds to wait for the lock; a report cannot release it while a signal handler interrupts it."""
 
@@ -143,8 +145,15 @@ def report_saved(kind, env_steps, target):
 
 
 def _append(line):
-    """Appends a line to `SAVED` with one write, beside other processes; starts the file again if there is no room for more."""
-    descriptor = ring.open_file(SAVED, os.O_WRONLY | os.O_APPEND)
+    """Appends a line to `SAVED` with one write, beside other processes; starts the file again if there is no room for more.
+
+    Uses the spare folder if the first was removed.
+    """
+    flags = os.O_WRONLY | os.O_APPEND
+    try:
+        descriptor = ring.open_file(SAVED, flags)
+    except OSError:
+        descriptor = ring.open_file(SAVED, flags, _SPARE_FOLDER)
     try:
         has_room = os.fstat(descriptor).st_size < MAX_SAVED_BYTES
         with suppress(OSError):  # the disk is full
