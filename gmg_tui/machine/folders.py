@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from gmg_tui.machine.files import components, write_atomic
-from gmg_tui.machine.ownership import administrators, is_own_group
+from gmg_tui.machine.ownership import administrators, is_own_group, others_can_write
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAX_LISTED_ENTRIES = 10_000
@@ -100,7 +100,7 @@ def distrust(folder: Path, *, shared: bool = False, must_exist: bool = False) ->
     """Returns the reason why another user could change, replace or create `folder`; None if nobody could.
 
     An existing folder must belong to this user. Its parents, and with `shared` the folder itself, may also be root's,
-    and world-writable with the sticky bit, unless the rest of the path is missing: anyone could then create it.
+    and writable by others with the sticky bit, unless the rest of the path is missing: anyone could then create it.
     With `must_exist`, raises `OSError` if anything is missing.
     """
     trusted, public = administrators(), None
@@ -110,13 +110,13 @@ def distrust(folder: Path, *, shared: bool = False, must_exist: bool = False) ->
                 trusted = (0,)
             if (reason := _distrust(status, trusted, own=is_last and not shared)) is not None:
                 return f"{component} {reason}"
-            public = component if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IWOTH else None
-            # Inside a world-writable folder, an unmapped owner may be anyone.
+            public = component if stat.S_ISDIR(status.st_mode) and others_can_write(status) else None
+            # Inside a shared folder, an unmapped owner may be anyone.
             trusted = (0,) if public is not None else administrators()
     except OSError:
         if must_exist:
             raise
-        return f"{folder} is missing, and {public} can be changed by all users" if public is not None else None
+        return f"{folder} is missing, and {public} can be changed by others" if public is not None else None
     return None
 
 

@@ -4,7 +4,7 @@ import grp
 import os
 import pwd
 import stat
-from collections import deque
+import sys
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
@@ -40,31 +40,41 @@ def owner_names(owned: Iterable[tuple[Path, int]]) -> list[str]:
     return sorted({user_name(uid) for _, uid in owned if uid != ambiguous_id()})
 
 
-def foreign_owner(path: Path, names: Collection[str]) -> tuple[Path, str] | None:
-    """Returns the first component of `path`, and its owner's name, that is not this user's, root's or one of `names`.
+def refusal(path: Path, names: Collection[str], *, optional: bool = False) -> str | None:
+    """Returns the reason why code at `path`, trusted on another machine, must not run here; None if it may.
 
-    Raises `OSError` if a component is missing.
+    Each component must be this user's, root's, or of one of `names`, its owners there. An `optional` path may be missing,
+    unless others could create it.
     """
-    trusted = administrators()
-    for component, status, _ in components(path):
-        uid = status.st_uid
-        is_known = uid != ambiguous_id() and user_name(uid) in names
-        if not (is_known or uid in trusted or uid == os.getuid()):
-            return component, user_name(uid)
-        # Inside a world-writable folder, an unmapped owner may be anyone.
-        trusted = (0,) if status.st_mode & stat.S_IWOTH else administrators()
+    trusted, last = administrators(), None
+    try:
+        for component, status, _ in components(path):
+            last, uid = status, status.st_uid
+            is_known = uid != ambiguous_id() and user_name(uid) in names
+            if not (is_known or uid in trusted or uid == os.getuid()):
+                return f"{component} belongs to {user_name(uid)} here, unlike on the session's machine: not run"
+            # Inside a world-writable folder, an unmapped owner may be anyone.
+            trusted = (0,) if status.st_mode & stat.S_IWOTH else administrators()
+    except OSError as error:  # another look at what is missing might find what another user has just made
+        if not optional:
+            return f"{path} cannot be used here: {error.strerror}"
+        if last is None or others_can_write(last):
+            return f"{path} is missing here, and other users could create it: not run"
     return None
 
 
-def others_can_create(path: Path) -> bool:
-    """True if `path` is missing, and a group or all users may write to the folder in which it, or a parent, would be."""
-    found = deque[os.stat_result](maxlen=1)
-    try:
-        found.extend(status for _, status, _ in components(path))
-    except OSError:
-        mode, gid = found[0].st_mode, found[0].st_gid
-        return bool(mode & stat.S_IWOTH) or (bool(mode & stat.S_IWGRP) and not is_own_group(gid))
-    return False
+def others_can_write(status: os.stat_result) -> bool:
+    """True if a group or all users may write to a folder, perhaps only their own files (sticky bit)."""
+    mode = status.st_mode
+    return bool(mode & stat.S_IWOTH) or (bool(mode & stat.S_IWGRP) and not is_own_group(status.st_gid))
+
+
+def check_imports(paths: Iterable[str], names: Collection[str]) -> None:
+    """Exits if an agent must not import from one of these paths, or from those in its environment."""
+    given = [os.environ[name] for name in ("PYTHONHOME", "PYTHONUSERBASE", "PYTHONPATH") if os.environ.get(name)]
+    for path in (*paths, *map(os.path.abspath, os.pathsep.join(given).split(os.pathsep) if given else ())):
+        if (reason := refusal(Path(path), names, optional=True)) is not None:
+            sys.exit(reason)
 
 
 def unmapped_id() -> int | None:

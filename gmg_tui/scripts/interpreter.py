@@ -13,6 +13,7 @@ from gmg_tui.machine.folders import config_folder, distrust, home
 from gmg_tui.machine.ownership import user_name
 from gmg_tui.model import Versions
 from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts import import_paths
 
 GENESIS = ("genesis-world", "torch")
 _ENVIRONMENT_KINDS = {"VIRTUAL_ENV": "virtualenv", "CONDA_PREFIX": "conda environment"}
@@ -27,14 +28,6 @@ _COMPILERS = "quadrants", "gstaichi", "taichi"
 _FIND_GENESIS = "import importlib.util, sys; sys.exit(importlib.util.find_spec('genesis') is None)"
 _LIBRARY_VARIABLES = "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE"
 _PRINT_MAJOR = "import sys; print(sys.version_info[0])"
-_FIND_IMPORTS = """
-import importlib.util as u, os, sys
-paths = [sys.base_prefix, *sys.path]
-sys.path.insert(0, {cwd!r})
-spec = u.find_spec({module!r}) if {module!r} else None
-paths += (spec.submodule_search_locations or [spec.origin or ""]) if spec else []
-print(*filter(os.path.exists, paths), sep="\\0", end="")
-"""
 _FIND_INSTALLER = """
 import importlib.util as u, os, sysconfig
 managed = sys.prefix == sys.base_prefix and os.path.exists(sysconfig.get_path("stdlib") + "/EXTERNALLY-MANAGED")
@@ -116,18 +109,19 @@ def has_genesis(python: str) -> bool:
         return False
 
 
-def import_paths(python: str, cwd: str, module: str | None, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the paths from which a script imports: its interpreter's, and its own if it is a `module` run in `cwd`.
+def import_paths_of(python: str, folder: str, module: str | None, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the result of `import_paths` in another interpreter, or nothing if it fails.
 
-    Imports nothing. Returns nothing if the interpreter fails.
+    `folder` is the script's, or the one in which a `module` is run.
     """
-    program = _FIND_IMPORTS.format(cwd=cwd, module=(module or "").partition(".")[0])
+    call = f"import_paths({folder!r}, {(module or '').partition('.')[0]!r})"
+    program = f"{Path(import_paths.__file__).read_text('utf-8')}\nprint(*{call}, sep='\\0', end='')"
     try:
         answer = ask(python, program, env=env)
     except (OSError, subprocess.TimeoutExpired):
         return ()
     paths = os.fsdecode(answer.stdout).split("\0") if answer.returncode == 0 else []
-    return tuple(dict.fromkeys(path for path in paths if path.startswith("/")))
+    return tuple(filter(None, paths))
 
 
 def library_paths(env: Mapping[str, str]) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from gmg_tui.machine.folders import (
     remove_tree,
     write_own,
 )
-from gmg_tui.machine.ownership import foreign_owner, others_can_create, owner_names, owners
+from gmg_tui.machine.ownership import owner_names, owners, refusal
 from gmg_tui.scripts.genesis.caches import kernel_cache_use
 from gmg_tui.scripts.probe import SITE
 from gmg_tui.scripts.probe import folders as probe_folders
@@ -130,7 +130,7 @@ def test_folders_of_other_users_are_neither_used_nor_touched(shared: Path) -> No
             make_own(folder)
         remove_own(folder)
     assert (theirs / "file").exists()
-    assert distrust(shared / "new") == f"{shared}/new is missing, and {shared} can be changed by all users"
+    assert distrust(shared / "new") == f"{shared}/new is missing, and {shared} can be changed by others"
     with pytest.raises(PermissionError):
         make_locked(theirs / "x-1")
 
@@ -178,8 +178,8 @@ def test_what_is_missing_below_a_shared_folder_could_be_created_by_others(tmp_pa
     for mode, gid, doubted in ((0o755, STRANGER, False), (0o775, STRANGER, True), (0o775, 0, False), (0o1777, 0, True)):
         os.chown(folder, 0, gid)
         folder.chmod(mode)
-        assert others_can_create(folder / "in" / "it") is doubted
-        assert not others_can_create(folder)
+        assert (refusal(folder / "in" / "it", (), optional=True) is not None) is doubted
+        assert refusal(folder, ()) is None
 
 
 @as_root
@@ -187,8 +187,8 @@ def test_files_of_a_user_without_a_name_are_known_on_a_node(tmp_path: Path) -> N
     """As those of a host's user in a container."""
     os.chown(tmp_path, 424242, -1)
     assert owner_names([(tmp_path, 424242)]) == ["user 424242"]
-    assert foreign_owner(tmp_path, ()) == (tmp_path, "user 424242")
-    assert foreign_owner(tmp_path, owner_names(owners(tmp_path))) is None
+    assert f"{tmp_path} belongs to user 424242 here" in str(refusal(tmp_path, ()))
+    assert refusal(tmp_path, owner_names(owners(tmp_path))) is None
 
 
 @as_root
@@ -202,13 +202,13 @@ def test_in_a_user_namespace_neither_a_strangers_file_nor_a_shared_group_counts_
     file.touch()
     os.chown(folder, nobody, -1)  # root's, for all that can be known
     assert distrust(file, shared=True) is None
-    assert foreign_owner(file, ()) is None
+    assert refusal(file, ()) is None
     assert owner_names(owners(file)) == ["root"], "nobody may be anyone"
     os.chown(file, nobody, -1)
     assert distrust(file, shared=True) == f"{file} belongs to user {nobody}"
     os.chown(folder, 0, 0)
     folder.chmod(0o777)
-    assert foreign_owner(file, ("nobody",)) == (file, "nobody")
+    assert f"{file} belongs to nobody here" in str(refusal(file, ("nobody",)))
     for user_map in ([[0, 1000, 1]], [[0, 1000, 1], [1, 100000, 65536]]):
         monkeypatch.setattr(ownership, "_user_map", lambda user_map=user_map: user_map)
         folder.chmod(0o775)
@@ -217,13 +217,33 @@ def test_in_a_user_namespace_neither_a_strangers_file_nor_a_shared_group_counts_
 
 def test_a_foreign_owner_is_one_that_is_not_named(tmp_path: Path) -> None:
     (file := tmp_path / "train.py").touch()
-    assert foreign_owner(file, ()) is None
-    with pytest.raises(FileNotFoundError):
-        foreign_owner(tmp_path / "missing", ())
+    assert refusal(file, ()) is None
+    assert refusal(tmp_path / "missing", ()) == f"{tmp_path}/missing cannot be used here: No such file or directory"
     if os.getuid() == 0:
         shutil.chown(tmp_path, "daemon")
-        assert foreign_owner(file, ()) == (tmp_path, "daemon")
-        assert foreign_owner(file, ("daemon",)) is None
+        assert f"{tmp_path} belongs to daemon here" in str(refusal(file, ()))
+        assert refusal(file, ("daemon",)) is None
+
+
+@as_root
+def test_code_that_another_user_makes_during_the_check_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As soon as the check has found it missing."""
+    (shared := tmp_path / "shared").mkdir()
+    shared.chmod(0o1777)
+    lstat = Path.lstat
+
+    def find(path: Path) -> os.stat_result:
+        try:
+            return lstat(path)
+        finally:
+            if path == shared / "lib" and not path.exists():
+                path.mkdir()
+                os.chown(path, STRANGER, -1)
+
+    monkeypatch.setattr(Path, "lstat", find)
+    assert "other users could create it" in str(refusal(shared / "lib", (), optional=True))
 
 
 @as_root
@@ -284,6 +304,8 @@ def test_a_folder_of_root_that_a_group_can_change_is_not_trusted(shared: Path) -
     assert distrust(folder / "mine") is None
     os.chown(folder, 0, STRANGER)
     assert distrust(folder / "mine") is not None
+    folder.chmod(0o1775)
+    assert distrust(folder / "mine") == f"{folder}/mine is missing, and {folder} can be changed by others"
 
 
 def test_the_probe_writes_into_no_full_folder(tmp_path: Path) -> None:

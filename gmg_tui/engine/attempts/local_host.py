@@ -29,7 +29,7 @@ from gmg_tui.machine.cgroup import Memory, folders, usable_cpus
 from gmg_tui.machine.folders import make_private
 from gmg_tui.machine.gpu.driver import LATE_S, MAX_DRIVER_WAIT_S, Driver, timeout_text
 from gmg_tui.machine.gpu.egl import EglMap
-from gmg_tui.machine.ownership import foreign_owner, others_can_create
+from gmg_tui.machine.ownership import refusal
 from gmg_tui.machine.processes import Scans
 from gmg_tui.model import Checkpoint, Gpu, Session, Slot
 from gmg_tui.model.errors import GmgError
@@ -212,19 +212,8 @@ class LocalHost:
         code_paths = {*map(Path, spec.code_paths), *libraries}
         for paths, names in ((code_paths, agent.owners), ({Path(spec.cwd)}, (*agent.owners, *agent.cwd_owners))):
             for path in sorted(paths):
-                try:
-                    foreign = foreign_owner(path, names)
-                except OSError as error:  # another user may create it before it is run
-                    if path in libraries and not others_can_create(path):
-                        continue
-                    if path in libraries:
-                        raise GmgError(
-                            f"{path} is missing here, and other users could create it: not run", 1
-                        ) from error
-                    raise GmgError(f"{path} cannot be used here: {error.strerror}", 1) from error
-                if foreign is not None:
-                    component, owner = foreign
-                    raise GmgError(f"{component} belongs to {owner} here, unlike on the session's machine: not run", 1)
+                if (reason := refusal(path, names, optional=path in libraries)) is not None:
+                    raise GmgError(reason, 1)
 
     async def prepare(self, slot: Slot, task: Task, rendezvous: Rendezvous | None, report: Report) -> Launch:
         """Prepares an attempt: its command line, environment, checkpoint and cores.

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -12,6 +13,7 @@ import time
 from abc import ABC, abstractmethod
 from asyncio.subprocess import SubprocessStreamProtocol
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,16 @@ from gmg_tui.machine.ownership import owner_names, owners
 from gmg_tui.model import units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import clean, one_line
+from gmg_tui.scripts.import_paths import import_paths
 from gmg_tui.session import AGENT_MARK
 
 AGENT_COMMAND = (sys.executable, "-P", "-m", "gmg_tui", "agent")
 """Command that starts or finds the node's agent."""
+_CHECK = (
+    "import json, sys; sys.path.append(sys.argv[1]); "
+    "from gmg_tui.machine.ownership import check_imports; check_imports(*json.loads(bytes.fromhex(sys.argv[2])))"
+)
+"""Run by the agent's interpreter without its packages (`-S`) and environment (`-I`)."""
 _MAX_GREETING_BYTES = 1 << 20
 """Limit on the output before an agent's answer."""
 _ERROR_CHUNK_BYTES, _ERROR_PAUSE_S = 1 << 16, 0.05
@@ -39,32 +47,38 @@ def agent_script() -> str:
     """Returns a script for `sh` that runs `AGENT_COMMAND` on a node, or the node's own gmg-tui.
 
     It runs the latter if there the interpreter is missing or has an owner who is not trusted here. It fails if the latter
-    has such an owner, or this package, which both may import, or if other users could create it.
+    has such an owner, or this package, which both may import, or anything else that the agent imports, or if other users
+    could create it. Nobody else can replace a path of which each component exists and is trusted.
     """
-    python, package = shlex.quote(AGENT_COMMAND[0]), list(owners(gmg_tui.__file__))
-    python_owners = list(owners(AGENT_COMMAND[0]))
-    others = "".join(f"|*' '{shlex.quote(name)}" for name in owner_names([*python_owners, *package]))
+    python, package = list(owners(AGENT_COMMAND[0])), list(owners(gmg_tui.__file__))
+    others = "".join(f"|*' '{shlex.quote(name)}" for name in owner_names([*python, *package]))
+    check = AGENT_COMMAND[0], "-I", "-S", "-c", _CHECK, str(Path(gmg_tui.__file__).parents[1]), _imports()
     return (
         # Its own programs first: a PATH that Slurm passes on may begin with a folder that is another user's on the node.
-        f"old=$PATH; PATH=/usr/bin:/bin:$PATH; me=$(id -u); p=$(readlink -f {python}); "
-        f'own() {{ case $(stat -c "%u %U" "$1") in "0 "*|"$me "*{others}) ;; *) false;; esac; }}; '
-        'refuse() { echo "$1 could be another user\'s here: gmg-tui is not run" >&2; exit 1; }; '
-        'walk() { p=$1; while [ "$p" != / ]; do own "$p" || return 1; p=$(dirname "$p"); done; }; '
-        'other() { g=$(PATH=$old; command -v gmg-tui); case $g in /*) walk "$g" && walk "$(readlink -f "$g")" || refuse "$g"; esac; '
-        "PATH=$old; exec gmg-tui agent; }; "
-        f"[ -x {python} ] || other; "
-        f'for q in {_quoted(python_owners)}; do {{ [ ! -e "$q" ] && [ ! -L "$q" ]; }} || own "$q" || other; done; '
-        'walk "$p" || other; '
-        f"for q in {_quoted(package)}; do "
-        'if [ -e "$q" ] || [ -L "$q" ]; then own "$q" && continue; '
-        'else case $(stat -c %A "$(dirname "$q")") in ?????w*|????????w*) ;; *) break;; esac; fi; '
-        'refuse "$q"; done; '
+        "old=$PATH; PATH=/usr/bin:/bin:$PATH; me=$(id -u); "
+        f'own() {{ case $(stat -c "%u %U" "$1" 2>&-) in "0 "*|"$me "*{others}) ;; *) false;; esac; }}; '
+        'all() { for q; do own "$q" || return; done; }; '
+        'walk() { p=$1; while own "$p"; do [ "$p" != / ] || return 0; p=$(dirname "$p"); done; false; }; '
+        'refuse() { echo "$1 is missing or another user\'s here: gmg-tui is not run" >&2; exit 1; }; '
+        "other() { g=$(PATH=$old; command -v gmg-tui); "
+        'case $g in /*) walk "$g" && walk "$(readlink -f "$g")";; *) g=gmg-tui; false;; esac || refuse "$g"; '
+        'PATH=$old; exec "$g" agent; }; '
+        f'all {_quoted(python)} && walk "$(readlink -f {shlex.quote(AGENT_COMMAND[0])})" || other; '
+        f'all {_quoted(package)} || refuse "$q"; '
+        f"{shlex.join(check)} >&2 || exit; "
         f"PATH=$old; exec {shlex.join(AGENT_COMMAND)}"
     )
 
 
+@cache
+def _imports() -> str:
+    """Returns the arguments of `check_imports` for this interpreter as JSON, in hexadecimal: fish reads backslashes differently."""
+    paths = import_paths("", "")
+    return json.dumps([paths, owner_names(owners(*paths))]).encode().hex()
+
+
 def _quoted(owned: Iterable[tuple[Path, int]]) -> str:
-    return shlex.join(str(path) for path, _ in owned)
+    return shlex.join(dict.fromkeys(str(path) for path, _ in owned))
 
 
 class Connection:

@@ -115,7 +115,8 @@ class Fleet:
         """Finds the owners of the code that the workers run, and of the folder they start in."""
         spec = self.spec
         module = spec.script if spec.module else None
-        self._import_paths = interpreter.import_paths(spec.python, spec.cwd, module, os.environ | spec.env)
+        folder = spec.cwd if spec.module else os.path.dirname(os.path.realpath(spec.script_path))  # noqa: PTH120 - as Python
+        self._import_paths = interpreter.import_paths_of(spec.python, folder, module, os.environ | spec.env)
         paths = *spec.code_paths, *self._import_paths, *interpreter.library_paths(spec.env)
         self._owners = tuple(owner_names(owners(*paths)))
         self._cwd_owners = tuple(owner_names(owners(spec.cwd)))

@@ -201,7 +201,7 @@ def test_a_host_runs_no_interpreter_that_another_user_has_made(tmp_path: Path, m
         python, ours = Path(folder, "us", "python"), tmp_path / "gmg-tui"
         python.parent.mkdir()
         for program in (python, ours, tmp_path / "srun"):
-            program.write_text(f"#!/bin/sh\necho {program.name}")
+            program.write_text(f"#!/bin/sh\n[ $1 = -I ] || echo {program.name}")
             program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
         link, further = tmp_path / "python", Path(folder, "link")
@@ -209,7 +209,7 @@ def test_a_host_runs_no_interpreter_that_another_user_has_made(tmp_path: Path, m
         further.symlink_to(python)
         nobody = pwd.getpwnam("nobody").pw_uid
         for path, program_path in ((python.parent, python), (python.parent, link), (further, link)):
-            monkeypatch.setattr(launcher, "AGENT_COMMAND", (str(program_path),))
+            monkeypatch.setattr(launcher, "AGENT_COMMAND", (str(program_path), "agent"))
             monkeypatch.setenv("SLURM_JOB_ID", "1")
             command = Ssh("a").command("a")[-1]
             assert launcher.agent_script() == Slurm().command("a")[-1]
@@ -221,7 +221,14 @@ def test_a_host_runs_no_interpreter_that_another_user_has_made(tmp_path: Path, m
         os.lchown(path, nobody, nobody)
         os.chown(ours, nobody, nobody)
         refused = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
-        assert (refused.stdout, refused.stderr) == ("", f"{ours} could be another user's here: gmg-tui is not run\n")
+        assert (refused.stdout, refused.stderr) == (
+            "",
+            f"{ours} is missing or another user's here: gmg-tui is not run\n",
+        )
+        nowhere = subprocess.run(
+            ["sh", "-c", command], env={"PATH": "/bin"}, capture_output=True, text=True, check=False
+        )
+        assert nowhere.stderr == "gmg-tui is missing or another user's here: gmg-tui is not run\n"
         (tmp_path / "id").write_text("#!/bin/sh\necho $$ > ran")
         (tmp_path / "id").chmod(0o755)
         subprocess.run(["sh", "-c", command], capture_output=True, check=False, cwd=tmp_path)
@@ -235,14 +242,14 @@ def test_a_host_runs_no_interpreter_that_another_user_has_made(tmp_path: Path, m
 
 @pytest.mark.process
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
-def test_a_host_runs_no_package_that_another_user_has_made_or_could_make(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_runs_no_package_that_is_missing_or_another_users(monkeypatch: pytest.MonkeyPatch) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         shared, python = Path(folder, "shared"), Path(folder, "python")
         shared.mkdir()
-        python.write_text("#!/bin/sh\necho python")
+        python.write_text("#!/bin/sh\n[ $1 = -I ] || echo python")
         python.chmod(0o755)
         (package := shared / "us" / "gmg_tui").mkdir(parents=True)
-        monkeypatch.setattr(launcher, "AGENT_COMMAND", (str(python),))
+        monkeypatch.setattr(launcher, "AGENT_COMMAND", (str(python), "agent"))
         monkeypatch.setattr(gmg_tui, "__file__", str(package))
         script = launcher.agent_script()
 
@@ -250,16 +257,45 @@ def test_a_host_runs_no_package_that_another_user_has_made_or_could_make(monkeyp
             done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
             return done.stdout, done.stderr
 
-        refusal = "", f"{shared}/us could be another user's here: gmg-tui is not run\n"
         assert run() == ("python\n", "")
-        shutil.chown(package.parent, "nobody")
-        assert run() == refusal
-        shutil.rmtree(package.parent)
-        assert run() == ("python\n", "")
-        shared.chmod(0o1777)
-        assert run() == refusal
-        shared.chmod(0o775)
-        assert run() == refusal
+        for path in (package.parent, package):
+            shutil.chown(path, "nobody")
+            assert run() == ("", f"{path} is missing or another user's here: gmg-tui is not run\n")
+            shutil.chown(path, "root")
+        shutil.rmtree(package)
+        assert run() == ("", f"{package} is missing or another user's here: gmg-tui is not run\n")
+
+
+@pytest.mark.process
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+@pytest.mark.parametrize("is_exported", [False, True])
+def test_a_host_runs_no_agent_that_imports_from_another_users_folder(
+    is_exported: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As from a package in editable mode on a scratch disk, or from a PYTHONPATH that Slurm passes on."""
+    package, ran = tmp_path / "us" / "walk", tmp_path / "ran"
+    package.mkdir(parents=True)
+    (package / "sitecustomize.py").write_text(f"open({str(ran)!r}, 'w')")
+    monkeypatch.setattr(launcher, "AGENT_COMMAND", (sys.executable, "-c", "print('agent')"))
+    with monkeypatch.context() as patched:
+        if not is_exported:
+            patched.syspath_prepend(package)
+        launcher._imports.cache_clear()
+        script = launcher.agent_script()
+    launcher._imports.cache_clear()
+    monkeypatch.setenv("PYTHONPATH", str(package))
+
+    def run() -> tuple[str, str]:
+        ran.unlink(missing_ok=True)
+        environ = {name: value for name, value in os.environ.items() if is_exported or name != "PYTHONPATH"}
+        done = subprocess.run(["sh", "-c", script], env=environ, capture_output=True, text=True, check=False)
+        return done.stdout, done.stderr
+
+    assert run() == ("agent\n", "")
+    assert ran.exists() is is_exported
+    shutil.chown(package.parent, "nobody")
+    assert run() == ("", f"{package.parent} belongs to nobody here, unlike on the session's machine: not run\n")
+    assert not ran.exists()
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
@@ -280,7 +316,7 @@ async def test_a_node_runs_no_script_that_another_user_has_made(hosts: NodesSpec
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
 @pytest.mark.parametrize("is_missing", [False, True])
 async def test_a_node_imports_nothing_that_another_user_has_made_or_could_make(
-    is_missing: bool, hosts: NodesSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    is_missing: bool, hosts: NodesSpec, tmp_path: Path
 ) -> None:
     """As a package installed from a scratch disk, which each node has for itself."""
     package, nobody = tmp_path / "scratch" / "us" / "walk", pwd.getpwnam("nobody").pw_uid
@@ -290,8 +326,8 @@ async def test_a_node_imports_nothing_that_another_user_has_made_or_could_make(
     package.parents[1].chmod(0o1777)
     (package / "__init__.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     (package / "train.py").touch()
-    monkeypatch.setenv("PYTHONPATH", str(package.parent))
-    async with running(structs.replace(spec_for(cpu=1, nodes=hosts), script="walk.train", module=True)) as run:
+    spec = spec_for(cpu=1, nodes=hosts, env={"PYTHONPATH": str(package.parent)})
+    async with running(structs.replace(spec, script="walk.train", module=True)) as run:
         snapshot = await run.until(lambda snapshot: snapshot.ended)
     problem = "belongs to nobody here, unlike on the session's machine"
     problem = "is missing here, and other users could create it" if is_missing else problem

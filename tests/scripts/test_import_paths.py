@@ -1,0 +1,41 @@
+"""The paths from which a worker's interpreter imports."""
+
+import json
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from gmg_tui.scripts.interpreter import import_paths_of
+
+
+@pytest.mark.process
+def test_code_is_found_wherever_links_and_metadata_lead(tmp_path: Path) -> None:
+    venv.create(tmp_path / "venv", with_pip=False)
+    python = tmp_path / "venv" / "bin" / "python"
+    find_site = (python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))")
+    site = Path(subprocess.run(find_site, capture_output=True, text=True, check=True).stdout.strip())
+    (site / "paths.pth").write_text("# comment\nimport sys\n/only/on/a/node\n\n../relative\n")
+    for name, url, is_editable in (("ours", "file:///our%20code", True), ("theirs", "file:///theirs", False)):
+        (info := site / f"{name}-1.dist-info").mkdir()
+        (info / "direct_url.json").write_text(json.dumps({"url": url, "dir_info": {"editable": is_editable}}))
+    (site / "broken-1.dist-info").mkdir()
+    (site / "broken-1.dist-info" / "direct_url.json").write_text("[]")
+    (code := tmp_path / "walking").mkdir()
+    (code / "walk.py").touch()
+    (data := tmp_path / "data").mkdir()
+    (script := tmp_path / "script").mkdir()
+    for link, target in (("walks", code), ("data", data), ("module.py", code / "walk.py"), ("gone", tmp_path / "gone")):
+        (script / link).symlink_to(target)
+    (site / "package").symlink_to(code)
+    paths = import_paths_of(str(python), str(script), None, {})
+    linked = {path for path in paths if Path(path).is_symlink() or "node" in path or "our" in path or ".." in path}
+    assert linked == {
+        *("/only/on/a/node", f"{site}/../relative", "/our code", f"{site}/package"),
+        *(f"{script}/walks", f"{script}/module.py", f"{script}/gone"),
+    }
+    assert {str(site), sys.base_prefix} <= {*paths}
+    assert str(code) in import_paths_of(str(python), str(tmp_path), "walking", {})
+    assert import_paths_of("/missing/python", str(tmp_path), None, {}) == ()
