@@ -21,6 +21,8 @@ _MAX_DECIMALS: Final = 6
 _MIN_SPAN_SHARE: Final = 0.02
 _MIN_AXIS_SPAN: Final = 1e-300
 """Minimum span of a fitted axis; dividing by a smaller one would overflow."""
+_MIN_AXIS_SHARE: Final = 1e-9
+"""Minimum span of an axis as a share of its lower end: ticks must be numbers that differ."""
 _MAX_OUTLIER_SHARE: Final = 0.05
 _PADDING_SHARE: Final = 0.05
 _MIN_SCIENTIFIC_VALUE: Final = 1e15
@@ -67,8 +69,10 @@ class Axis(NamedTuple):
 
 def make_axis(low: float, high: float, intervals: int) -> Axis:
     """Returns an axis from `low` to `high` with up to `intervals` + 1 ticks, or up to three if that is more."""
-    if high - low < sys.float_info.min:  # such as a tiny power limit reported by a node
-        high = low + 1.0
+    if high - low < max(
+        sys.float_info.min, _MIN_AXIS_SHARE * abs(low)
+    ):  # such as a node's tiny power limit, or no span
+        high = low + max(1.0, _MIN_AXIS_SHARE * abs(low))
     power = 10.0 ** math.floor(math.log10(high - low))
     steps = (step * power * scale for scale in (1.0, 0.1, 0.01) for step in (5.0, 2.5, 2.0, 1.0))
     axes = (Axis(low, high, step) for step in steps)

@@ -179,7 +179,7 @@ def braille_line(fractions: Values, width: int, height: int) -> list[str]:
     cells = [[0] * width for _ in range(height)]
     last, previous = height * 4 - 1, -1
     for column, value in enumerate(shown, 2 * width - len(shown)):
-        if value is None:
+        if value is None or math.isnan(value):
             previous = -1
             continue
         row = 0 if value >= 1 else last if value <= 0 else round((1 - value) * last)

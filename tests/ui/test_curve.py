@@ -150,6 +150,15 @@ def test_an_axis_holds_its_values_and_labels_its_ticks_apart(values: list[float]
     assert all(len(label) <= 8 for label in labels)
 
 
+@given(st.floats(-1e300, 1e300), st.floats(0.0, 1e300), st.integers(1, 12))
+def test_an_axis_has_distinct_ticks_wherever_it_lies(low: float, span: float, intervals: int) -> None:
+    """As for a metric whose steps are all the same large number."""
+    axis = charts.make_axis(low, low + span, intervals)
+    assert axis.low < axis.high
+    assert 1 <= len({*axis.ticks}) == len(axis.ticks) <= max(3, intervals + 1)
+    assert all(axis.label(tick) for tick in axis.ticks)
+
+
 def _stack(values: list[float | None], width: int = 80, height: int = 12) -> list[str]:
     track = charts.Track("FPS", "7", values, None, "", "fps", fmean, "no rate yet")
     return [

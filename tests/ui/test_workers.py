@@ -1,5 +1,6 @@
 """Tiles, rows of the table and the graphs, drawn without an app."""
 
+import math
 import re
 
 import pytest
@@ -68,6 +69,7 @@ def test_a_braille_line_joins_steps_and_leaves_gaps() -> None:
     assert graphs.braille_line([0.0, 0.0, 1.0, 1.0], 2, 1) == ["⣀⠏"]
     assert graphs.braille_line([0.5] * 4 + [None, None] + [0.0, -3.0], 5, 1) == [" ⠤⠤ ⣀"]
     assert graphs.braille_line([1.0, 9.0, None, None, 0.0, 0.0], 3, 2) == ["⠉  ", "  ⣀"]
+    assert graphs.braille_line([1.0, math.nan], 3, 1) == graphs.braille_line([1.0, None], 3, 1)
     assert graphs.braille_line([], 3, 1) == ["   "]
     assert graphs.braille_line([1.0], 0, 1) == [""]
 

@@ -35,6 +35,8 @@ _CHECK = (
     "from gmg_tui.machine.ownership import check_imports; check_imports(*json.loads(bytes.fromhex(sys.argv[2])))"
 )
 """Run by the agent's interpreter without its packages (`-S`) and environment (`-I`)."""
+_PLAIN_PATH = re.compile(r"/[\w/.+-]*", re.ASCII)
+"""A path that means the same in any shell."""
 _MAX_GREETING_BYTES = 1 << 20
 """Limit on the output before an agent's answer."""
 _ERROR_CHUNK_BYTES, _ERROR_PAUSE_S = 1 << 16, 0.05
@@ -51,18 +53,25 @@ def agent_script() -> str:
     could create it. Nobody else can replace a path of which each component exists and is trusted.
     """
     python, package = list(owners(AGENT_COMMAND[0])), list(owners(gmg_tui.__file__))
-    others = "".join(f"|*' '{shlex.quote(name)}" for name in owner_names([*python, *package]))
+    folders = [folder for folder in os.get_exec_path() if _PLAIN_PATH.fullmatch(folder)]
+    names = owner_names([*python, *package, *owners(*folders)])
+    others = "".join(f"|*' '{shlex.quote(name)}" for name in names)
     check = AGENT_COMMAND[0], "-I", "-S", "-c", _CHECK, str(Path(gmg_tui.__file__).parents[1]), _imports()
     return (
-        # Its own programs first: a PATH that Slurm passes on may begin with a folder that is another user's on the node.
+        # Its own programs first.
         "old=$PATH; PATH=/usr/bin:/bin:$PATH; me=$(id -u); "
         f'own() {{ case $(stat -c "%u %U" "$1" 2>&-) in "0 "*|"$me "*{others}) ;; *) false;; esac; }}; '
         'all() { for q; do own "$q" || return; done; }; '
-        'walk() { p=$1; while own "$p"; do [ "$p" != / ] || return 0; p=$(dirname "$p"); done; false; }; '
+        'walk() { p=$1; while own "$p"; do [ "$p" != / ] || return 0; p=${p%/*}; p=${p:-/}; done; false; }; '
+        'owned() { walk "$1" && walk "$(readlink -f "$1")"; }; '
         'refuse() { echo "$1 is missing or another user\'s here: gmg-tui is not run" >&2; exit 1; }; '
         "other() { g=$(PATH=$old; command -v gmg-tui); "
-        'case $g in /*) walk "$g" && walk "$(readlink -f "$g")";; *) g=gmg-tui; false;; esac || refuse "$g"; '
+        'case $g in /*) owned "$g";; *) g=gmg-tui; false;; esac || refuse "$g"; '
         'PATH=$old; exec "$g" agent; }; '
+        # Slurm passes on the folders of PATH, some of which may be another user's here.
+        f"ours={shlex.quote(':'.join(['', *folders, '']))}; new=; set -f; IFS=:; for d in $old; do "
+        'case $ours in *:"$d":*) owned "$d";; *) case $d in *[!A-Za-z0-9_/.+-]*|"") owned "$d";; esac;; esac && new=$new:$d; '
+        "done; unset IFS; set +f; old=${new#:}; "
         f'all {_quoted(python)} && walk "$(readlink -f {shlex.quote(AGENT_COMMAND[0])})" || other; '
         f'all {_quoted(package)} || refuse "$q"; '
         f"{shlex.join(check)} >&2 || exit; "

@@ -126,11 +126,12 @@ def find_own_cluster() -> str:
     found = list[tuple[int, str]]()
     for proc in processes.scan().by_pid.values():
         with suppress(OSError, psutil.Error):  # it has ended
-            words = processes.command_line(proc.pid).split()
-            addresses = [word.removeprefix(_CLUSTER_OPTION) for word in words if word.startswith(_CLUSTER_OPTION)]
             process = psutil.Process(proc.pid)
-            if addresses and {*process.uids()} == {os.getuid()} and Path(process.exe()).name == "raylet":
-                found.append((proc.started_ticks, addresses[0]))
+            if {*process.uids()} != {os.getuid()} or Path(process.exe()).name != "raylet":
+                continue
+            words = processes.command_line(proc.pid).split()  # may block: of another user's process, for ever
+            addresses = [word.removeprefix(_CLUSTER_OPTION) for word in words if word.startswith(_CLUSTER_OPTION)]
+            found += ((proc.started_ticks, address) for address in addresses[:1])
     if not found:
         raise ConnectionError
     return max(found)[1]

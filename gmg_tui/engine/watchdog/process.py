@@ -79,7 +79,8 @@ class _Processes:
         # Once a group has ended, its number may be reused, but by a leader with a different start.
         self._groups |= {group for group, start in self._leaders if read_start(group) == start}
         found = {key for key, group in groups.items() if group in self._groups}
-        unread = [key for key in groups if key not in found | self._marked | self._reading]
+        # Another user can make reads of her processes wait.
+        unread = sorted((key for key in groups if key not in found | self._marked | self._reading), key=_is_anothers)
         reader = Thread(target=self._read_environments, args=(unread,), daemon=True)
         with suppress(RuntimeError):  # no thread can be started: use the groups alone
             reader.start()
@@ -93,6 +94,13 @@ class _Processes:
                 if self._mark in b"\0%s\0" % procfs.read_file(key[0], "environ", _MAX_ENVIRON_BYTES):
                     self._marked.add(key)
             self._reading.discard(key)
+
+
+def _is_anothers(key: Key) -> bool:
+    try:
+        return os.stat(f"/proc/{key[0]}").st_uid != os.getuid()  # noqa: PTH116 - imports little
+    except OSError:  # it is gone
+        return False
 
 
 def _send(key: Key, number: int) -> None:

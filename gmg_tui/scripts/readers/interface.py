@@ -1,6 +1,5 @@
 """The interface of line readers, for Genesis, trainers and users' formats."""
 
-import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +13,8 @@ _NUMBER = re.compile(
 """Commas separate thousands; `5,7` is ambiguous."""
 _NOT_FINITE = re.compile(r"([+-]?(?:nan|inf(?:inity)?))(?:\.0*)?", re.IGNORECASE)
 """As Python prints these; Lightning's bars write `nan.0`."""
+_MIN_FIGURE = 1e-30
+"""Smaller figures, if not 0, overflow in ratios."""
 _SCALES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
 
 
@@ -62,7 +63,7 @@ def figures(numbers: Mapping[str, float], metrics: Mapping[str, float], unit: st
 
     def figure(name: str) -> float | None:
         value = numbers.get(name)
-        return value if value is not None and math.isfinite(value) and 0 <= value < 1e18 else None
+        return value if value is not None and (value == 0 or _MIN_FIGURE <= value < 1e18) else None
 
     fps, n_envs = figure("fps"), figure("n_envs")
     return Figures(

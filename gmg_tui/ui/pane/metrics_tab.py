@@ -141,7 +141,7 @@ def chart_rows(name: str, curve: Curve, width: int, height: int) -> list[Row]:
     xs = [float(point.step or 0) if by_step else point.time - points[0].time for point in points]
     y_axis = fit_axis([point.value for point in points], max(1, height // MIN_TICK_ROWS))
     low, high = min(xs), max(xs)
-    x_axis = make_axis(low, high if high > low else low + 1, max(1, plot // _MIN_TICK_CELLS))
+    x_axis = make_axis(low, high, max(1, plot // _MIN_TICK_CELLS))
     columns = {round(x_axis.fraction(tick) * (plot - 1)): tick for tick in x_axis.ticks}
     ys = [y_axis.fraction(point.value) for point in points]
     line = interpolate([x_axis.fraction(x) for x in xs], ys, 2 * plot)

@@ -268,6 +268,29 @@ def test_a_host_runs_no_package_that_is_missing_or_another_users(monkeypatch: py
 
 @pytest.mark.process
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+def test_a_host_searches_no_program_in_another_users_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm passes on a PATH whose first folder may be another user's on a node's own disk."""
+    folders = [tmp_path / name for name in ("venv", "us", "two words")]
+    for folder in folders:
+        folder.mkdir()
+    monkeypatch.setenv("PATH", ":".join([str(tmp_path / "missing"), *map(str, folders), os.environ["PATH"]]))
+    monkeypatch.setattr(launcher, "AGENT_COMMAND", (sys.executable, "-c", "import os; print(os.environ['PATH'])"))
+    script = launcher.agent_script()
+
+    def searched() -> list[str]:
+        """Returns the names of those of the folders that the agent searches."""
+        printed = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout
+        assert "/usr/bin" in printed.split(":")
+        return [Path(folder).name for folder in printed.split(":") if folder.startswith(str(tmp_path))]
+
+    assert searched() == ["venv", "us", "two words"]
+    shutil.chown(folders[0], "nobody")
+    shutil.chown(folders[2], "nobody")
+    assert searched() == ["us"]
+
+
+@pytest.mark.process
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
 @pytest.mark.parametrize("is_exported", [False, True])
 def test_a_host_runs_no_agent_that_imports_from_another_users_folder(
     is_exported: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,5 +1,6 @@
 """The rate behind printed numbers: steps by wall time, for known mixtures of steps and pauses."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -78,6 +79,16 @@ def test_the_first_number_which_includes_compiling_only_starts_the_average() -> 
     rate.add([0.95 * 59.03 + 0.05 * 12_000], 1.05, smoothed=True, n_envs=16)
     second = rate.fps()
     assert second.settled == pytest.approx(12_000)
+
+
+def test_no_printed_rate_makes_the_average_unknown_for_good() -> None:
+    for smoothed in (False, True):
+        rate = PrintedRate()
+        for second, number in enumerate((1000.0, 5e-324, 0.0, 1e-300, 1e17, 1000.0)):
+            rate.add([number], float(second), smoothed=smoothed)
+        fps = rate.fps()
+        assert fps is not None
+        assert all(math.isfinite(value) for value in (fps.mean, fps.settled, fps.env_steps) if value is not None)
 
 
 def test_counted_environment_steps_need_no_number_of_environments() -> None:

@@ -88,6 +88,14 @@ def test_a_line_without_an_object_of_numbers_is_reported_once(text: bytes) -> No
     assert len(reader.signs) == 1
 
 
+def test_impossible_figures_are_left_out() -> None:
+    reader = Reader(started=0.0)
+    for second, fps in enumerate(("1000.0", "5e-324", "-1", "1e18", "NaN", "0", "2000.0")):
+        reader.feed(b'gmg:fps {"fps": %s}\n' % fps.encode(), float(second))
+    assert (reader.fps.last, reader.fps.samples) == (2000.0, 3)
+    assert (reader.fps.mean or 0.0) > 0
+
+
 def test_a_metric_with_a_very_long_name_is_left_out() -> None:
     """Clients get the metrics of all workers each second."""
     line = json.dumps({"fps": 5.0, "x" * 200: 1.0, "y" * 201: 2.0}).encode()

@@ -20,6 +20,8 @@ WINDOW_S = 10.0
 _DECAY = 0.95
 _MIN_LINE_S = 0.05
 """Genesis prints a line after this many seconds of steps (`STEP_RATE_LOG_INTERVAL`)."""
+_MIN_RATE = 1e-9
+"""Environment steps per second; smaller ones overflow in ratios."""
 _MAX_MOMENTS = 512
 
 
@@ -60,7 +62,10 @@ class PrintedRate:
             self._count(0.0, now)  # the duration of the first is unknown
         elif rates and self._previous_steps is None and now > self._counted_until:
             steps = n_envs or 1
-            weights = [_MIN_LINE_S if rate <= 0 or rate * _MIN_LINE_S >= steps else steps / rate for rate in rates]
+            weights = [
+                _MIN_LINE_S if rate <= 0 or rate * _MIN_LINE_S >= steps else steps / max(rate, _MIN_RATE)
+                for rate in rates
+            ]
             mean = sum(map(operator.mul, rates, weights)) / sum(weights)
             self._count(mean * (now - self._counted_until), now)
 
