@@ -5,6 +5,7 @@ import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 
 from gmg_tui.machine.processes import kill_group
 from gmg_tui.model import TERMINAL_NOTIFICATIONS, Occurrence, OccurrenceKind, RunSpec, Snapshot, WorkerState, units
@@ -109,11 +110,20 @@ class Notifications:
             "GMG_TEXT": occurrence.text,
         }
         devnull = asyncio.subprocess.DEVNULL
-        environ, cwd = {**os.environ, **variables}, self._spec.cwd
+        start = partial(
+            asyncio.create_subprocess_shell,
+            *(command,),
+            stdin=devnull,
+            stdout=devnull,
+            stderr=devnull,
+            env={**os.environ, **variables},
+            start_new_session=True,
+        )
         try:
-            process = await asyncio.create_subprocess_shell(
-                command, stdin=devnull, stdout=devnull, stderr=devnull, env=environ, cwd=cwd, start_new_session=True
-            )
+            try:
+                process = await start(cwd=self._spec.cwd)
+            except OSError:  # the folder was removed
+                process = await start(cwd="/")
         except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: no thread can be started
             return f"cannot be run: {error}"
         try:

@@ -24,28 +24,36 @@ def import_paths(folder: str, module: str) -> "list[str]":
     spec = PathFinder.find_spec(module, [folder, *sys.path]) if module else None
     if spec is not None:
         paths += spec.submodule_search_locations or [spec.origin or ""]
-    paths += chain.from_iterable(map(_paths_in, [folder, *sys.path]))
+    paths += chain.from_iterable(map(_links, [folder, *sys.path]))
+    paths += chain.from_iterable(map(_installed, filter(None, sys.path)))
     return list(dict.fromkeys(path for path in paths if path.startswith("/")))
 
 
-def _paths_in(folder: str) -> "list[str]":
-    """Returns the paths of code to which files and links in a folder lead."""
-    found = []
+def _links(folder: str) -> "list[str]":
+    """Returns the links in a folder that can be imported."""
     with suppress(OSError), os.scandir(folder) as entries:
-        for entry in islice(entries, _MAX_ENTRIES):
-            path = Path(entry.path)
-            with suppress(OSError, ValueError, KeyError, AttributeError):  # unreadable, or not what its name says
-                if entry.is_symlink():
-                    found += [entry.path] if _may_be_code(path) else []
-                elif path.suffix == ".pth":
-                    lines = (line.strip() for line in path.read_text("utf-8").splitlines())
-                    found += [
-                        str(Path(folder, line)) for line in lines if line and not line.startswith(("#", "import"))
-                    ]
-                elif path.suffix == ".dist-info":
-                    origin = json.loads((path / "direct_url.json").read_text("utf-8"))
-                    is_editable = origin.get("dir_info", {}).get("editable", False)
-                    found += [unquote(urlsplit(origin["url"]).path)] if is_editable else []
+        links = [Path(entry.path) for entry in islice(entries, _MAX_ENTRIES) if entry.is_symlink()]
+        return [str(link) for link in links if _may_be_code(link)]
+    return []
+
+
+def _installed(site: str) -> "list[str]":
+    """Returns the paths that `.pth` files and the metadata of packages in a folder name."""
+    found = []
+    with suppress(OSError):
+        for file in Path(site).glob("*.pth"):
+            with suppress(OSError, ValueError):  # not readable text
+                lines = (line.strip() for line in file.read_text("utf-8").splitlines())
+                found += [
+                    str(Path(site, line))
+                    for line in lines
+                    if line and not line.startswith(("#", "import ", "import\t"))
+                ]
+        for file in Path(site).glob("*.dist-info/direct_url.json"):
+            with suppress(OSError, ValueError, KeyError, AttributeError):  # not what its name says
+                origin = json.loads(file.read_text("utf-8"))
+                if origin.get("dir_info", {}).get("editable", False):
+                    found.append(unquote(urlsplit(origin["url"]).path))
     return found
 
 

@@ -98,6 +98,16 @@ async def test_what_a_script_prints_is_never_read_by_the_shell(tmp_path: Path) -
     assert not harm.exists()
 
 
+async def test_a_notification_does_not_need_the_folder_that_a_script_has_removed(tmp_path: Path) -> None:
+    (folder := tmp_path / "folder").mkdir()
+    (script := tmp_path / "script.py").write_text("import os; os.rmdir(os.getcwd())")
+    async with running(spec_for(script=str(script), notify=(f"pwd > {tmp_path}/seen",), cwd=str(folder))) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+        await run.leave()
+        await run.process.wait()
+    assert (tmp_path / "seen").read_text() == "/\n"
+
+
 async def test_a_group_failure_notifies_the_failed_rank() -> None:
     async with running(group_of("--die", "middle", cpu=3, restart=RestartMode.NEVER)) as run:
         snapshot = await run.until(lambda snapshot: snapshot.ended and len(snapshot.occurred) > 1)

@@ -143,6 +143,7 @@ def main() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
     address, kind, name = sys.argv[1:]
     cpu = kind == "cpu"
+    os.chdir("/")  # Ray's workers import from their driver's folder
     try:
         import ray  # only this process loads it
 

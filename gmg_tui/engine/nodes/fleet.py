@@ -205,10 +205,10 @@ class Fleet:
     def left_s(self, slots: Iterable[str], left_at: float) -> float:
         """Returns the seconds for which a job may still run on these slots, where an engine left it at a Unix time.
 
-        0 if their nodes have answered: the earlier agents there have ended.
+        0 if their nodes have answered: the earlier agents there have ended. Nodes that this engine does not use never do.
         """
-        nodes = (self._nodes.get(slot.partition("/")[0]) for slot in slots)
-        are_away = any(node is not None and node.session is None for node in nodes)
+        nodes = (self._nodes.get(slot.partition("/")[0]) for slot in slots if "/" in slot)
+        are_away = any(node is None or node.session is None for node in nodes)
         return max(0.0, orphan_end_s(self.spec) - max(0.0, time.time() - left_at)) if are_away else 0.0
 
     async def end(self, *, kill: bool = False) -> None:

@@ -260,7 +260,7 @@ def may_use_genesis(script: Path) -> bool:
     queue, visited = [script], {script}
     while queue:
         try:
-            with queue.pop().open("rb") as file:
+            with open_for_reading(queue.pop()) as file:
                 text = file.read(_MAX_SOURCE_BYTES)
         except OSError:
             return True

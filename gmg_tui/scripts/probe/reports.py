@@ -54,11 +54,12 @@ class ReportFile:
     """The metrics of one process.
 
     Attributes:
+        count: Records so far.
         lost: Records that were overwritten before they were read.
     """
 
     def __init__(self) -> None:
-        self._end = self._count = self.lost = 0
+        self._end = self.count = self.lost = 0
 
     def read(self, descriptor: int) -> list[Metric]:
         """Returns the new metrics of an open file, oldest first; ignores content that the probe cannot have written."""
@@ -81,19 +82,19 @@ class ReportFile:
             return None
         header: tuple[int, ...] = ring.HEADER.unpack(data)
         magic, end, oldest, count = header
-        is_plausible = self._end <= end and 0 <= oldest <= end <= oldest + ring.CAPACITY and self._count <= count
+        is_plausible = self._end <= end and 0 <= oldest <= end <= oldest + ring.CAPACITY and self.count <= count
         return header if magic == ring.MAGIC and is_plausible else None
 
     def _parse(self, data: bytes) -> list[tuple[bytes, float, int, int]]:
         records, offset = [], 0
         while offset + ring.RECORD.size <= len(data):
             size, count, step, value, at_ns = ring.RECORD.unpack_from(data, offset)
-            if size < ring.RECORD.size or offset + size > len(data) or count < self._count:
+            if size < ring.RECORD.size or offset + size > len(data) or count < self.count:
                 break
             name = data[offset + ring.RECORD.size : offset + size].rstrip(b"\0")
             records.append((name, value, step, at_ns))
-            self.lost += count - self._count
-            self._count, offset = count + 1, offset + size
+            self.lost += count - self.count
+            self.count, offset = count + 1, offset + size
         return records
 
 
@@ -165,16 +166,18 @@ class Reports:
 
         Stops after about `MAX_RECORDS` metrics.
         """
-        metrics, saved = list[Metric](), list[Checkpoint]()
+        metrics, saved, records = list[Metric](), list[Checkpoint](), 0
         # Files may not be regular, or removed by the script.
         for index, folder in enumerate(folders):
             with suppress(OSError), opened(ring.SAVED, folder) as descriptor:
                 saved += self._saved[index].read(descriptor)
         for name in list(self._files) if folders else ():
             self._files[name] = file = self._files.pop(name)  # last in the next read
+            records -= file.count
             with suppress(OSError), opened(name, folders[0], self._kept) as descriptor:
                 metrics += file.read(descriptor)
-            if len(metrics) >= MAX_RECORDS:
+            records += file.count
+            if records >= MAX_RECORDS:
                 break
         self.lost = sum(file.lost for file in self._files.values())
         return sorted(metrics, key=lambda metric: metric.at), saved

@@ -1,6 +1,7 @@
 """Commands, losses and ends that meet a state which another machine has changed."""
 
 import asyncio
+import time
 from pathlib import Path
 from unittest.mock import AsyncMock, MagicMock
 
@@ -145,6 +146,15 @@ async def test_a_resumed_session_ends_processes_that_its_killed_engine_left_on_t
         go.touch()
         assert (await run.until_done()).finished == 4
     nothing_left(spec)
+
+
+async def test_a_job_left_on_a_node_that_is_no_longer_used_is_held_back() -> None:
+    """As in another Slurm allocation."""
+    fleet = Fleet(sweep_on_nodes([{}], program()), NodesSpec("local:1"))
+    now = time.time()
+    assert 0 < fleet.left_s(["n9/cpu0"], now - 5) < fleet.left_s(["n9/cpu0"], now)
+    assert fleet.left_s(["cpu0"], now) == 0
+    assert fleet.left_s(["n9/cpu0"], now - 1000) == 0
 
 
 _FEWER = """

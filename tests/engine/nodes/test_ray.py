@@ -70,7 +70,12 @@ def drivers(run: Running) -> list[psutil.Process]:
     return [child for child in children if any(word == Ray.__module__ for word in child.cmdline())]
 
 
-async def test_workers_use_the_gpus_that_ray_reports(ray: RayCluster, tmp_path: Path) -> None:
+async def test_workers_use_the_gpus_that_ray_reports(
+    ray: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder := tmp_path / "anyones").mkdir()
+    (folder / "zoneinfo.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')")
+    monkeypatch.chdir(folder)
     assert ray.free_gpus() == 2 * GPUS
     words = ("--lines", "20", "--phase-s", "0.01", "--print-env", str(tmp_path / "{i}.json"))
     async with running(spec_for(*words, cpu=None, nodes=on_ray(ray))) as run:
@@ -86,6 +91,7 @@ async def test_workers_use_the_gpus_that_ray_reports(ray: RayCluster, tmp_path: 
     for index in range(2 * GPUS):
         env = json.loads((tmp_path / f"{index}.json").read_text())["env"]
         assert env["CUDA_VISIBLE_DEVICES"] == str(index % GPUS)
+    assert not (tmp_path / "imported").exists()
     wait_until(lambda: ray.free_gpus() == 2 * GPUS)
     nothing_left(run.spec)
 

@@ -195,4 +195,7 @@ def test_imports_show_whether_a_script_may_use_genesis(tmp_path: Path, script: s
 
 
 def test_a_script_that_cannot_be_read_may_use_it(tmp_path: Path) -> None:
+    """A pipe would never end; another user may have made it on a node."""
     assert may_use_genesis(tmp_path / "gone.py")
+    os.mkfifo(tmp_path / "pipe.py")
+    assert may_use_genesis(tmp_path / "pipe.py")
