@@ -51,6 +51,8 @@ def agent_script() -> str:
     It runs the latter if there the interpreter is missing or has an owner who is not trusted here. It fails if the latter
     has such an owner, or this package, which both may import, or anything else that the agent imports, or if other users
     could create it. Nobody else can replace a path of which each component exists and is trusted.
+
+    A login shell reads it first: csh would replace `!` before a letter, fish a backslash, even within quotes.
     """
     python, package = list(owners(AGENT_COMMAND[0])), list(owners(gmg_tui.__file__))
     folders = [folder for folder in os.get_exec_path() if _PLAIN_PATH.fullmatch(folder)]
@@ -69,8 +71,9 @@ def agent_script() -> str:
         'case $g in /*) owned "$g";; *) g=gmg-tui; false;; esac || refuse "$g"; '
         'PATH=$old; exec "$g" agent; }; '
         # Slurm passes on the folders of PATH, some of which may be another user's here.
-        f"ours={shlex.quote(':'.join(['', *folders, '']))}; new=; set -f; IFS=:; for d in $old; do "
-        'case $ours in *:"$d":*) owned "$d";; *) case $d in *[!A-Za-z0-9_/.+-]*|"") owned "$d";; esac;; esac && new=$new:$d; '
+        f"ours={shlex.quote(':'.join(['', *folders, '']))}; "
+        '[ -z "$(printf %s "$old" | tr -d A-Za-z0-9_/.+:-)" ] || ours=:$old:; '
+        'new=; set -f; IFS=:; for d in $old; do case $ours in *:"$d":*) owned "$d";; esac && new=$new:$d; '
         "done; unset IFS; set +f; old=${new#:}; "
         f'all {_quoted(python)} && walk "$(readlink -f {shlex.quote(AGENT_COMMAND[0])})" || other; '
         f'all {_quoted(package)} || refuse "$q"; '

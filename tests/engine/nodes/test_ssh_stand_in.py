@@ -6,6 +6,7 @@ A program of this test stands in for ssh: it runs the command here, and gives th
 import asyncio
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import sys
@@ -283,6 +284,7 @@ def test_a_host_searches_no_program_in_another_users_folder(tmp_path: Path, monk
         assert "/usr/bin" in printed.split(":")
         return [Path(folder).name for folder in printed.split(":") if folder.startswith(str(tmp_path))]
 
+    assert re.search(r"![^ =]|\n", script.partition("-c")[0]) is None, "a login shell may be csh"
     assert searched() == ["venv", "us", "two words"]
     shutil.chown(folders[0], "nobody")
     shutil.chown(folders[2], "nobody")
