@@ -10,10 +10,12 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
+
+from gmg_tui.machine.ownership import components
 
 HEAD_BYTES = 1 << 20
 """Bytes to keep at the beginning; at most a quarter of the log's limit."""
@@ -25,8 +27,6 @@ _COPY_BYTES = 1 << 20
 _CUT_NOTE = re.compile(rb"\n\[gmg-tui\] (\d{1,3}(?:,\d{3}){0,5}) bytes are cut out here: [^\n]*\n")
 _MAX_NOTE_BYTES = 200
 MAX_LINKS = 40
-_MAX_COMPONENTS = 1000
-"""Maximum components of a path, links resolved: links may form a loop."""
 
 
 def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o600) -> os.stat_result:
@@ -86,25 +86,6 @@ def _resolve(path: Path) -> Path:
         if status.st_uid not in trusted_owners:
             raise PermissionError(errno.EACCES, "a link of another user", str(path))
         path = path.parent / path.readlink()
-    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-
-
-def components(path: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
-    """Yields the folders and links that lead to `path`, and its target: each one's path, status, and True for the target.
-
-    Starts at the root; after a link, `..` is the parent of the link's target, as for the kernel. Raises `OSError` if one is
-    missing, or if links form a loop.
-    """
-    component, names = Path("/"), [*reversed(path.absolute().parts[1:])]
-    for _ in range(_MAX_COMPONENTS):
-        status = component.lstat()
-        yield component, status, not names
-        if stat.S_ISLNK(status.st_mode):
-            names += reversed((component.parent / component.readlink()).parts[1:])
-            component = Path("/")
-        if not names:
-            return
-        component = component.parent if (name := names.pop()) == ".." else component / name
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
 
 

@@ -15,8 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from gmg_tui.machine.files import components, write_atomic
-from gmg_tui.machine.ownership import administrators, is_own_group, others_can_write
+from gmg_tui.machine.files import write_atomic
+from gmg_tui.machine.ownership import administrators, components, is_own_group, others_can_write
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAX_LISTED_ENTRIES = 10_000

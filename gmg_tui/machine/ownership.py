@@ -1,19 +1,41 @@
-"""Whose the files on a machine with other users are; in a user namespace, the owner of some is unknown."""
+"""Whose the files on a machine with other users are; in a user namespace, the owner of some is unknown.
 
+The text of this file also runs on a node, before anything is imported there: it needs the standard library alone.
+"""
+
+import errno
 import grp
 import os
 import pwd
 import stat
-import sys
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from gmg_tui.machine.files import components
-
+_MAX_COMPONENTS = 1000
+"""Maximum components of a path, links resolved: links may form a loop."""
 OVERFLOW_ID = 65534
 """The apparent owner of unmapped users' files in a user namespace, such as root's in Apptainer (user_namespaces(7))."""
+
+
+def components(path: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
+    """Yields the folders and links that lead to `path`, and its target: each one's path, status, and True for the target.
+
+    Starts at the root; after a link, `..` is the parent of the link's target, as for the kernel. Raises `OSError` if one is
+    missing, or if links form a loop.
+    """
+    component, names = Path("/"), [*reversed(path.absolute().parts[1:])]
+    for _ in range(_MAX_COMPONENTS):
+        status = component.lstat()
+        yield component, status, not names
+        if stat.S_ISLNK(status.st_mode):
+            names += reversed((component.parent / component.readlink()).parts[1:])
+            component = Path("/")
+        if not names:
+            return
+        component = component.parent if (name := names.pop()) == ".." else component / name
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
 
 
 def user_name(uid: int) -> str:
@@ -44,7 +66,7 @@ def refusal(path: Path, names: Collection[str], *, optional: bool = False) -> st
     """Returns the reason why code at `path`, trusted on another machine, must not run here; None if it may.
 
     Each component must be this user's, root's, or of one of `names`, its owners there. An `optional` path may be missing,
-    unless others could create it.
+    unless any user could create it.
     """
     trusted, last = administrators(), None
     try:
@@ -58,23 +80,20 @@ def refusal(path: Path, names: Collection[str], *, optional: bool = False) -> st
     except OSError as error:  # another look at what is missing might find what another user has just made
         if not optional:
             return f"{path} cannot be used here: {error.strerror}"
-        if last is None or others_can_write(last):
-            return f"{path} is missing here, and other users could create it: not run"
+        if last is None or last.st_mode & stat.S_IWOTH:
+            return f"{path} is missing here, and any user could create it: not run"
     return None
+
+
+def refusal_of_any(paths: Iterable[str], names: Collection[str], *, optional: bool = False) -> str | None:
+    """Returns the first `refusal` of one of these paths; None if there is none."""
+    return next(filter(None, (refusal(Path(path), names, optional=optional) for path in sorted({*paths}))), None)
 
 
 def others_can_write(status: os.stat_result) -> bool:
     """True if a group or all users may write to a folder, perhaps only their own files (sticky bit)."""
     mode = status.st_mode
     return bool(mode & stat.S_IWOTH) or (bool(mode & stat.S_IWGRP) and not is_own_group(status.st_gid))
-
-
-def check_imports(paths: Iterable[str], names: Collection[str]) -> None:
-    """Exits if an agent must not import from one of these paths, or from those in its environment."""
-    given = [os.environ[name] for name in ("PYTHONHOME", "PYTHONUSERBASE", "PYTHONPATH") if os.environ.get(name)]
-    for path in (*paths, *map(os.path.abspath, os.pathsep.join(given).split(os.pathsep) if given else ())):
-        if (reason := refusal(Path(path), names, optional=True)) is not None:
-            sys.exit(reason)
 
 
 def unmapped_id() -> int | None:

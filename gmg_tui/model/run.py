@@ -56,7 +56,7 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     cwd_owners: tuple[str, ...] = ()
     """Names of the owners of the folder they start in, and of its parents."""
     import_paths: tuple[str, ...] = ()
-    """Paths on the session's machine from which they import Python modules."""
+    """Existing paths on the session's machine from which they import Python modules."""
 
 
 class NodeView(Struct, frozen=True, omit_defaults=True):

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from gmg_tui.machine.files import components
-from gmg_tui.machine.ownership import OVERFLOW_ID, ambiguous_id, owners, unmapped_id, user_name
+from gmg_tui.machine.ownership import OVERFLOW_ID, ambiguous_id, components, owners, unmapped_id, user_name
 from gmg_tui.model import Attempt, Checkpoint, merge_checkpoints
 
 MAX_CHECKPOINTS = 20

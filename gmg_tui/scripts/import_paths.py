@@ -1,8 +1,14 @@
-"""The paths from which an interpreter imports. The text of this file also runs in the workers' interpreter, any Python 3."""
+"""The paths from which an interpreter imports.
+
+The text of this file also runs in other interpreters, any Python 3, without their packages and environment (`-I -S`), as
+other users may have made these on a node.
+"""
 
 import json
 import os
+import site
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.machinery import PathFinder
 from itertools import chain, islice
@@ -14,19 +20,26 @@ _MAX_ENTRIES = 10_000
 _CODE_SUFFIXES = (".py", ".pyc", ".so")
 
 
-def import_paths(folder: str, module: str) -> "list[str]":
+def import_paths(folder: str, module: str, environ: "Mapping[str, str]") -> "list[str]":
     """Returns the absolute paths from which this interpreter imports, for code in `folder`; some may be missing.
 
     These are its own, those of `module`, if it is not empty, which is run in `folder`, and those of linked modules, of `.pth`
     files (see Python's module `site`) and of packages in editable mode (PEP 610). Imports nothing.
     """
-    paths = [sys.base_prefix, *sys.path]
-    spec = PathFinder.find_spec(module, [folder, *sys.path]) if module else None
-    if spec is not None:
-        paths += spec.submodule_search_locations or [spec.origin or ""]
-    paths += chain.from_iterable(map(_links, [folder, *sys.path]))
-    paths += chain.from_iterable(map(_installed, filter(None, sys.path)))
-    return list(dict.fromkeys(path for path in paths if path.startswith("/")))
+    names = "PYTHONHOME", "PYTHONUSERBASE", "PYTHONPATH"
+    given = chain.from_iterable(environ[name].split(os.pathsep) for name in names if environ.get(name))
+    # A virtual environment's folder.
+    own = [str(parent) for parent in Path(sys.executable).parents[1:2] if (parent / "pyvenv.cfg").exists()]
+    prefixes = [*own, sys.prefix, sys.exec_prefix, sys.base_prefix]
+    sites = [*site.getsitepackages(prefixes), site.getusersitepackages(), *map(os.path.abspath, given)]
+    search = list(dict.fromkeys([*sites, *sys.path]))
+    installed = list(chain.from_iterable(map(_installed, search)))
+    spec = PathFinder.find_spec(module, [folder, *search, *installed]) if module else None
+    found = [] if spec is None else spec.submodule_search_locations or [spec.origin or ""]
+    links = chain.from_iterable(map(_links, [folder, *search]))
+    return list(
+        dict.fromkeys(path for path in (*prefixes, *search, *installed, *found, *links) if path.startswith("/"))
+    )
 
 
 def _links(folder: str) -> "list[str]":
@@ -58,7 +71,9 @@ def _installed(site: str) -> "list[str]":
 
 
 def _may_be_code(link: Path) -> bool:
-    """True if a link can be imported, or leads nowhere: its target may exist on another machine."""
+    """True if a link can be imported."""
+    if not link.name.partition(".")[0].isidentifier():
+        return False
     if link.is_dir():
         return any(file.suffix in _CODE_SUFFIXES for file in islice(link.iterdir(), _MAX_ENTRIES))
-    return link.suffix in _CODE_SUFFIXES or not link.exists()
+    return link.suffix in _CODE_SUFFIXES and link.exists()

@@ -1,5 +1,6 @@
 """The Python interpreter of the workers: its choice, packages and versions; git commits."""
 
+import inspect
 import os
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import gmg_tui
 from gmg_tui.machine.folders import config_folder, distrust, home
 from gmg_tui.machine.ownership import user_name
-from gmg_tui.model import Versions
+from gmg_tui.model import RunSpec, Versions
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import import_paths
 
@@ -110,18 +111,23 @@ def has_genesis(python: str) -> bool:
 
 
 def import_paths_of(python: str, folder: str, module: str | None, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the result of `import_paths` in another interpreter, or nothing if it fails.
+    """Returns the result of `import_paths` in another interpreter with the environment `env`, or nothing if it fails.
 
-    `folder` is the script's, or the one in which a `module` is run.
+    `folder` is the script's, or the one in which a `module` is run. Imports only from the standard library.
     """
-    call = f"import_paths({folder!r}, {(module or '').partition('.')[0]!r})"
-    program = f"{Path(import_paths.__file__).read_text('utf-8')}\nprint(*{call}, sep='\\0', end='')"
+    call = f"import_paths({folder!r}, {(module or '').partition('.')[0]!r}, os.environ)"
+    program = f"{inspect.getsource(import_paths)}\nprint(*{call}, sep='\\0', end='')"
     try:
-        answer = ask(python, program, env=env)
+        answer = _run((python, "-I", "-S", "-c", program), _ANSWER_TIMEOUT_S, env)
     except (OSError, subprocess.TimeoutExpired):
         return ()
     paths = os.fsdecode(answer.stdout).split("\0") if answer.returncode == 0 else []
     return tuple(filter(None, paths))
+
+
+def script_folder(spec: RunSpec) -> str:
+    """Returns the folder that Python puts first in the import path of a session's workers."""
+    return spec.cwd if spec.module else os.path.dirname(os.path.realpath(spec.script_path))  # noqa: PTH120 - as Python
 
 
 def library_paths(env: Mapping[str, str]) -> tuple[str, ...]:

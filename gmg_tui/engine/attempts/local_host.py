@@ -29,7 +29,7 @@ from gmg_tui.machine.cgroup import Memory, folders, usable_cpus
 from gmg_tui.machine.folders import make_private
 from gmg_tui.machine.gpu.driver import LATE_S, MAX_DRIVER_WAIT_S, Driver, timeout_text
 from gmg_tui.machine.gpu.egl import EglMap
-from gmg_tui.machine.ownership import refusal
+from gmg_tui.machine.ownership import refusal_of_any
 from gmg_tui.machine.processes import Scans
 from gmg_tui.model import Checkpoint, Gpu, Session, Slot
 from gmg_tui.model.errors import GmgError
@@ -38,7 +38,7 @@ from gmg_tui.scripts.checkpoints import Trust, newest_intact, relocate
 from gmg_tui.scripts.genesis import caches
 from gmg_tui.scripts.genesis.caches import PhaseTimes, ScriptTimes
 from gmg_tui.scripts.genesis.environ import Environment, thread_share, worker_environment
-from gmg_tui.scripts.interpreter import installed, library_paths
+from gmg_tui.scripts.interpreter import import_paths_of, installed, library_paths, script_folder
 from gmg_tui.scripts.probe.counts import Counts
 from gmg_tui.scripts.probe.folders import make_folders
 from gmg_tui.scripts.readers import formats
@@ -208,12 +208,17 @@ class LocalHost:
         """
         spec, agent = self.spec, self.spec.agent
         assert agent is not None
-        libraries = {Path(path) for path in (*agent.import_paths, *library_paths(env))}
-        code_paths = {*map(Path, spec.code_paths), *libraries}
-        for paths, names in ((code_paths, agent.owners), ({Path(spec.cwd)}, (*agent.owners, *agent.cwd_owners))):
-            for path in sorted(paths):
-                if (reason := refusal(path, names, optional=path in libraries)) is not None:
-                    raise GmgError(reason, 1)
+        module, environ = spec.script if spec.module else None, os.environ | env
+        reason = (
+            refusal_of_any(spec.code_paths, agent.owners)
+            or refusal_of_any((spec.cwd,), (*agent.owners, *agent.cwd_owners))
+            or refusal_of_any((*agent.import_paths, *library_paths(env)), agent.owners, optional=True)
+            or refusal_of_any(
+                import_paths_of(spec.python, script_folder(spec), module, environ), agent.owners, optional=True
+            )
+        )
+        if reason is not None:
+            raise GmgError(reason, 1)
 
     async def prepare(self, slot: Slot, task: Task, rendezvous: Rendezvous | None, report: Report) -> Launch:
         """Prepares an attempt: its command line, environment, checkpoint and cores.

@@ -2,95 +2,32 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import re
 import shlex
 import shutil
 import signal
-import sys
 import time
 from abc import ABC, abstractmethod
 from asyncio.subprocess import SubprocessStreamProtocol
-from collections.abc import Iterable, Sequence
-from functools import cache
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-import gmg_tui
+from gmg_tui.engine.launchers.agent_script import AGENT_COMMAND, agent_script
 from gmg_tui.machine import slurm as allocation
-from gmg_tui.machine.ownership import owner_names, owners
 from gmg_tui.model import units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import clean, one_line
-from gmg_tui.scripts.import_paths import import_paths
 from gmg_tui.session import AGENT_MARK
 
-AGENT_COMMAND = (sys.executable, "-P", "-m", "gmg_tui", "agent")
-"""Command that starts or finds the node's agent."""
-_CHECK = (
-    "import json, sys; sys.path.append(sys.argv[1]); "
-    "from gmg_tui.machine.ownership import check_imports; check_imports(*json.loads(bytes.fromhex(sys.argv[2])))"
-)
-"""Run by the agent's interpreter without its packages (`-S`) and environment (`-I`)."""
-_PLAIN_PATH = re.compile(r"/[\w/.+-]*", re.ASCII)
-"""A path that means the same in any shell."""
 _MAX_GREETING_BYTES = 1 << 20
 """Limit on the output before an agent's answer."""
 _ERROR_CHUNK_BYTES, _ERROR_PAUSE_S = 1 << 16, 0.05
 _END_TIMEOUT_S = 2.0
 MAX_TROUBLE_BYTES = 1000
 _MAX_LOCAL_NODES = 4096
-
-
-def agent_script() -> str:
-    """Returns a script for `sh` that runs `AGENT_COMMAND` on a node, or the node's own gmg-tui.
-
-    It runs the latter if there the interpreter is missing or has an owner who is not trusted here. It fails if the latter
-    has such an owner, or this package, which both may import, or anything else that the agent imports, or if other users
-    could create it. Nobody else can replace a path of which each component exists and is trusted.
-
-    A login shell reads it first: csh would replace `!` before a letter, fish a backslash, even within quotes.
-    """
-    python, package = list(owners(AGENT_COMMAND[0])), list(owners(gmg_tui.__file__))
-    folders = [folder for folder in os.get_exec_path() if _PLAIN_PATH.fullmatch(folder)]
-    names = owner_names([*python, *package, *owners(*folders)])
-    others = "".join(f"|*' '{shlex.quote(name)}" for name in names)
-    check = AGENT_COMMAND[0], "-I", "-S", "-c", _CHECK, str(Path(gmg_tui.__file__).parents[1]), _imports()
-    return (
-        # Its own programs first.
-        "old=$PATH; PATH=/usr/bin:/bin:$PATH; me=$(id -u); "
-        f'own() {{ case $(stat -c "%u %U" "$1" 2>&-) in "0 "*|"$me "*{others}) ;; *) false;; esac; }}; '
-        'all() { for q; do own "$q" || return; done; }; '
-        'walk() { p=$1; while own "$p"; do [ "$p" != / ] || return 0; p=${p%/*}; p=${p:-/}; done; false; }; '
-        'owned() { walk "$1" && walk "$(readlink -f "$1")"; }; '
-        'refuse() { echo "$1 is missing or another user\'s here: gmg-tui is not run" >&2; exit 1; }; '
-        "other() { g=$(PATH=$old; command -v gmg-tui); "
-        'case $g in /*) owned "$g";; *) g=gmg-tui; false;; esac || refuse "$g"; '
-        'PATH=$old; exec "$g" agent; }; '
-        # Slurm passes on the folders of PATH, some of which may be another user's here.
-        f"ours={shlex.quote(':'.join(['', *folders, '']))}; "
-        '[ -z "$(printf %s "$old" | tr -d A-Za-z0-9_/.+:-)" ] || ours=:$old:; '
-        'new=; set -f; IFS=:; for d in $old; do case $ours in *:"$d":*) owned "$d";; esac && new=$new:$d; '
-        "done; unset IFS; set +f; old=${new#:}; "
-        f'all {_quoted(python)} && walk "$(readlink -f {shlex.quote(AGENT_COMMAND[0])})" || other; '
-        f'all {_quoted(package)} || refuse "$q"; '
-        f"{shlex.join(check)} >&2 || exit; "
-        f"PATH=$old; exec {shlex.join(AGENT_COMMAND)}"
-    )
-
-
-@cache
-def _imports() -> str:
-    """Returns the arguments of `check_imports` for this interpreter as JSON, in hexadecimal: fish reads backslashes differently."""
-    paths = import_paths("", "")
-    return json.dumps([paths, owner_names(owners(*paths))]).encode().hex()
-
-
-def _quoted(owned: Iterable[tuple[Path, int]]) -> str:
-    return shlex.join(dict.fromkeys(str(path) for path, _ in owned))
 
 
 class Connection:

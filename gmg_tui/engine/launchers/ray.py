@@ -22,7 +22,8 @@ from typing import Any, NoReturn
 
 import psutil
 
-from gmg_tui.engine.launchers.launcher import Launcher, agent_script
+from gmg_tui.engine.launchers.agent_script import agent_script
+from gmg_tui.engine.launchers.launcher import Launcher
 from gmg_tui.machine import processes
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import interpreter

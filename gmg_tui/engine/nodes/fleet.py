@@ -114,9 +114,9 @@ class Fleet:
     def _find_owners(self) -> None:
         """Finds the owners of the code that the workers run, and of the folder they start in."""
         spec = self.spec
-        module = spec.script if spec.module else None
-        folder = spec.cwd if spec.module else os.path.dirname(os.path.realpath(spec.script_path))  # noqa: PTH120 - as Python
-        self._import_paths = interpreter.import_paths_of(spec.python, folder, module, os.environ | spec.env)
+        module, folder = spec.script if spec.module else None, interpreter.script_folder(spec)
+        imports = interpreter.import_paths_of(spec.python, folder, module, os.environ | spec.env)
+        self._import_paths = tuple(filter(os.path.exists, imports))
         paths = *spec.code_paths, *self._import_paths, *interpreter.library_paths(spec.env)
         self._owners = tuple(owner_names(owners(*paths)))
         self._cwd_owners = tuple(owner_names(owners(spec.cwd)))

@@ -1,0 +1,102 @@
+"""The shell script that starts an agent on a node, where other users may have made this user's folders."""
+
+import base64
+import inspect
+import os
+import re
+import shlex
+import sys
+import zlib
+from functools import cache
+
+import gmg_tui
+from gmg_tui.machine import ownership
+from gmg_tui.scripts import import_paths
+from gmg_tui.scripts.interpreter import import_paths_of
+
+AGENT_COMMAND = (sys.executable, "-P", "-m", "gmg_tui", "agent")
+"""Command that starts or finds the node's agent."""
+_PLAIN_PATH = re.compile(r"/[\w/.+-]*", re.ASCII)
+"""A path that means the same in any shell."""
+_RUN_CHECK = "import base64, sys, zlib; exec(zlib.decompress(base64.b64decode(sys.argv[1])))"
+_SCRIPT = """
+old=$PATH; PATH=/usr/bin:/bin:$PATH; me=$(id -u);
+own() { case $(stat -c "%u %U" "$1" 2>&-) in "0 "*|"$me "*OTHERS) ;; *) false;; esac; };
+owned() {
+    at=; name=; left=$1; links=0; own / || return;
+    while [ -n "$left" ]; do
+        left=${left#/}; name=${left%%/*}; case $left in */*) left=/${left#*/};; *) left=;; esac;
+        case $name in ""|.) continue;; ..) at=${at%/*}; continue;; esac;
+        own "$at/$name" || return;
+        link=$(readlink "$at/$name") || { at=$at/$name; continue; };
+        links=$((links + 1)); [ $links -le 40 ] || return;
+        case $link in /*) at=;; esac; left=/$link$left;
+    done;
+};
+refuse() { echo "$1 is missing or another user's here: gmg-tui is not run" >&2; exit 1; };
+find_own() {
+    g=$(PATH=$old; command -v gmg-tui); case $g in /*) ;; *) refuse gmg-tui;; esac;
+    owned "$g" || refuse "$g"; read -r first < "$g";
+    case $first in
+        */bin/env" "*) i=$(PATH=$old; command -v "${first##* }");;
+        */bin/sh) i=$(dirname "$(readlink -f "$g")")/python;;
+        *) i=${first#??}; i=${i%% *};;
+    esac;
+    case $i in /*) owned "$i";; *) false;; esac || refuse "the interpreter of $g";
+};
+ours=FOLDERS; [ -z "$(printf %s "$old" | tr -d A-Za-z0-9_/.+:-)" ] || ours=:$old:;
+new=; set -f; IFS=:;
+for folder in $old; do case $ours in *:"$folder":*) owned "$folder";; esac && new=$new:$folder; done;
+unset IFS; set +f; old=${new#:};
+if owned PYTHON; then set -- COMMAND; else find_own; set -- "$i" "$g" agent; fi;
+"$1" -I -S -c CHECK >&2 || exit;
+PATH=$old; exec "$@"
+"""
+"""Searches its own programs in the system's folders first.
+
+`owned` follows links as the kernel does, and is true if each component exists and is trusted: nobody else can then replace the
+path. PATH loses the folders of other users, as Slurm passes on the one of the session's machine. `find_own` finds the node's
+own gmg-tui, and its interpreter by the first line; pip writes `/bin/sh` there if the interpreter has a long path.
+"""
+
+
+def agent_script() -> str:
+    """Returns a script for `sh` that runs `AGENT_COMMAND` on a node, or the node's own gmg-tui.
+
+    It runs the latter if there the interpreter is missing or has an owner who is not trusted here. It fails if the latter
+    has such an owner, or anything that an agent imports there, or if any user could create that.
+
+    A login shell reads it first: csh would replace `!` before a letter and ends at a line feed, and fish reads a backslash,
+    even within quotes.
+    """
+    folders = [folder for folder in os.get_exec_path() if _PLAIN_PATH.fullmatch(folder)]
+    names = _owner_names(AGENT_COMMAND[0], *folders)
+    # `stat` knows no name of a user ID without one.
+    patterns = (f"|'{name.removeprefix('user ')} UNKNOWN'|*' '{shlex.quote(name)}" for name in names)
+    values = {
+        "OTHERS": "".join(patterns),
+        "FOLDERS": shlex.quote(":".join(["", *folders, ""])),
+        "PYTHON": shlex.quote(AGENT_COMMAND[0]),
+        "COMMAND": shlex.join(AGENT_COMMAND),
+        "CHECK": f"{shlex.quote(_RUN_CHECK)} {_pack_check(names)}",
+    }
+    lines = " ".join(map(str.strip, _SCRIPT.split("\n"))).strip()
+    return re.sub(r"\b[A-Z]{5,}\b", lambda match: values[match[0]], lines)
+
+
+@cache
+def _owner_names(python: str, *folders: str) -> tuple[str, ...]:
+    """Returns the names of the owners of gmg-tui, its interpreter, what both import, and some folders."""
+    paths = python, gmg_tui.__file__, *folders, *import_paths_of(python, "", None, os.environ)
+    return tuple(ownership.owner_names(ownership.owners(*paths)))
+
+
+@cache
+def _pack_check(names: tuple[str, ...]) -> str:
+    """Returns a Python program, packed, that fails if the interpreter on a node must not import from one of its paths.
+
+    It imports nothing but the standard library, as gmg-tui itself is among these.
+    """
+    texts = [inspect.getsource(module) for module in (import_paths, ownership)]
+    check = f"sys.exit(refusal_of_any(import_paths('', '', os.environ), {names!r}, optional=True))"
+    return base64.b64encode(zlib.compress("\n".join([*texts, check]).encode())).decode()
