@@ -76,7 +76,8 @@ def refusal(path: Path, names: Collection[str], *, optional: bool = False) -> st
             if not (is_known or uid in trusted or uid == os.getuid()):
                 return f"{component} belongs to {user_name(uid)} here, unlike on the session's machine: not run"
             # Inside a world-writable folder, an unmapped owner may be anyone.
-            trusted = (0,) if status.st_mode & stat.S_IWOTH else administrators()
+            is_public = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IWOTH
+            trusted = (0,) if is_public else administrators()
     except OSError as error:  # another look at what is missing might find what another user has just made
         if not optional:
             return f"{path} cannot be used here: {error.strerror}"

@@ -33,6 +33,8 @@ _MAX_RECORD_BYTES = 64 << 20
 _KILL_TIMEOUT_S = 5.0
 """Timeout for killed processes to exit: a process waiting for a driver may never do so."""
 _POLL_S, _END_POLL_S = 0.05, 0.5
+_MAX_AHEAD_S = 60.0
+"""Seconds by which a time in a store may be later than now, as clocks differ."""
 _STORE_TIMEOUT_S = 2.0
 """Timeout for reading a store."""
 _MAX_COMMAND_CHARS = 200
@@ -336,7 +338,9 @@ def _last_write_time(entry: SessionEntry) -> float:
             snapshot, rows = stored.last_snapshot, stored.last_metrics().values()
     except StoreError:
         return entry.written
-    return max(entry.written, snapshot.time if snapshot is not None else 0.0, *(row.time for row in rows))
+    times = [snapshot.time if snapshot is not None else 0.0, *(row.time for row in rows)]
+    latest = time.time() + _MAX_AHEAD_S
+    return max([entry.written, *(at for at in times if at <= latest)])
 
 
 def _is_copy(entry: SessionEntry) -> bool:

@@ -203,6 +203,8 @@ def test_in_a_user_namespace_neither_a_strangers_file_nor_a_shared_group_counts_
     os.chown(folder, nobody, -1)  # root's, for all that can be known
     assert distrust(file, shared=True) is None
     assert refusal(file, ()) is None
+    (link := folder / "link").symlink_to(file)
+    assert refusal(link, ()) is None, "any link has mode 0777"
     assert owner_names(owners(file)) == ["root"], "nobody may be anyone"
     os.chown(file, nobody, -1)
     assert distrust(file, shared=True) == f"{file} belongs to user {nobody}"

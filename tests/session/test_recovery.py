@@ -240,6 +240,35 @@ def test_a_lost_session_died_when_its_engine_last_wrote() -> None:
     assert entry.record.ended == pytest.approx(died, abs=1.0)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE meta SET value = 1",
+        "UPDATE meta SET value = x'00'",
+        "UPDATE meta SET value = '[]'",
+        "UPDATE metrics SET time = 1e300",
+    ],
+)
+def test_a_given_store_stops_no_command(change: str) -> None:
+    """Another user may have made it: SQLite does not enforce the types of columns that have none."""
+    engine = ScriptedEngine()
+    sessions.write_record(sessions.Record(engine.session, engine.briefs))
+    with closing(database.open_for_writing(engine.folder / sessions.STORE)) as db:
+        row = database.MetricsRow(5.0, "cpu0", None, None, None, None, None, None)
+        database.write(db, [Snapshot(5.0, 1.0, ()), row])
+        db.execute("CREATE TABLE changed (key, value)")
+        db.execute("INSERT INTO changed SELECT key, value FROM meta")
+        db.execute("DROP TABLE meta")
+        db.execute("ALTER TABLE changed RENAME TO meta")
+        db.execute(change)
+        db.commit()
+    sessions.clear_lost(pytest.fail)
+    entry = sessions.inspect(engine.folder)
+    assert entry is not None
+    assert entry.record.lost
+    assert entry.record.ended == pytest.approx(time.time(), abs=60)
+
+
 def test_no_job_of_a_lost_sweep_runs() -> None:
     engine = ScriptedEngine()
     queue = Queue(waiting=1, running=2, finished=3, failed=0, stopped=0, version=1)

@@ -20,10 +20,17 @@ _PLAIN_PATH = re.compile(r"/[\w/.+-]*", re.ASCII)
 """A path that means the same in any shell."""
 _RUN_CHECK = "import base64, sys, zlib; exec(zlib.decompress(base64.b64decode(sys.argv[1])))"
 _SCRIPT = """
-old=$PATH; PATH=/usr/bin:/bin:$PATH; me=$(id -u);
-own() { case $(stat -c "%u %U" "$1" 2>&-) in "0 "*|"$me "*OTHERS) ;; *) false;; esac; };
+old=$PATH; PATH=/usr/bin:/bin:$PATH; me=$(id -u); system=$(stat -c %u /);
+own() {
+    s=$(stat -c "%A %u %U" "$1" 2>&-); mode=${s%% *}; s=${s#* }; uid=${s%% *};
+    case ",#0,#$me,$trusted" in
+        *",#$uid,"*|*",${s#* },"*) ;;
+        *) [ "$uid" = "$system" ] || return; case $parent in ????????w?) return 1;; esac;;
+    esac;
+    case $mode in l*) ;; *) parent=$mode;; esac;
+};
 owned() {
-    at=; name=; left=$1; links=0; own / || return;
+    at=; name=; left=$1; links=0; parent=; own / || return;
     while [ -n "$left" ]; do
         left=${left#/}; name=${left%%/*}; case $left in */*) left=/${left#*/};; *) left=;; esac;
         case $name in ""|.) continue;; ..) at=${at%/*}; continue;; esac;
@@ -45,23 +52,25 @@ find_own() {
     case $i in /*) owned "$i";; *) false;; esac || refuse "the interpreter of $g";
 };
 ours=FOLDERS; [ -z "$(printf %s "$old" | tr -d A-Za-z0-9_/.+:-)" ] || ours=:$old:;
-new=; set -f; IFS=:;
+trusted=SEARCHED; new=; set -f; IFS=:;
 for folder in $old; do case $ours in *:"$folder":*) owned "$folder";; esac && new=$new:$folder; done;
-unset IFS; set +f; old=${new#:};
+unset IFS; set +f; old=${new#:}; trusted=OWNERS;
 if owned PYTHON; then set -- COMMAND; else find_own; set -- "$i" "$g" agent; fi;
 "$1" -I -S -c CHECK >&2 || exit;
 PATH=$old; exec "$@"
 """
 """Searches its own programs in the system's folders first.
 
-`owned` follows links as the kernel does, and is true if each component exists and is trusted: nobody else can then replace the
-path. PATH loses the folders of other users, as Slurm passes on the one of the session's machine. `find_own` finds the node's
+`own` is true for files of root, this user, and `trusted` names and user IDs; in a user namespace root's may seem to be another
+user's, as all of the system's. `owned` follows links as the kernel does, and is true if each component exists and is trusted: nobody
+else can then replace the path. PATH loses the folders of other users, as Slurm passes on the one of the session's machine. `find_own` finds the node's
 own gmg-tui, and its interpreter by the first line; pip writes `/bin/sh` there if the interpreter has a long path.
 """
 
 
+@cache
 def agent_script() -> str:
-    """Returns a script for `sh` that runs `AGENT_COMMAND` on a node, or the node's own gmg-tui.
+    """Returns a script for `sh` that runs `AGENT_COMMAND` on a node, or the node's own gmg-tui. May wait for a disk.
 
     It runs the latter if there the interpreter is missing or has an owner who is not trusted here. It fails if the latter
     has such an owner, or anything that an agent imports there, or if any user could create that.
@@ -69,14 +78,14 @@ def agent_script() -> str:
     A login shell reads it first: csh would replace `!` before a letter and ends at a line feed, and fish reads a backslash,
     even within quotes.
     """
+    python = AGENT_COMMAND[0]
     folders = [folder for folder in os.get_exec_path() if _PLAIN_PATH.fullmatch(folder)]
-    names = _owner_names(AGENT_COMMAND[0], *folders)
-    # `stat` knows no name of a user ID without one.
-    patterns = (f"|'{name.removeprefix('user ')} UNKNOWN'|*' '{shlex.quote(name)}" for name in names)
+    names = _owner_names(python, gmg_tui.__file__, *import_paths_of(python, "", None, os.environ))
     values = {
-        "OTHERS": "".join(patterns),
+        "OWNERS": _listed(names),
+        "SEARCHED": _listed(_owner_names(*folders)),
         "FOLDERS": shlex.quote(":".join(["", *folders, ""])),
-        "PYTHON": shlex.quote(AGENT_COMMAND[0]),
+        "PYTHON": shlex.quote(python),
         "COMMAND": shlex.join(AGENT_COMMAND),
         "CHECK": f"{shlex.quote(_RUN_CHECK)} {_pack_check(names)}",
     }
@@ -84,15 +93,16 @@ def agent_script() -> str:
     return re.sub(r"\b[A-Z]{5,}\b", lambda match: values[match[0]], lines)
 
 
-@cache
-def _owner_names(python: str, *folders: str) -> tuple[str, ...]:
-    """Returns the names of the owners of gmg-tui, its interpreter, what both import, and some folders."""
-    paths = python, gmg_tui.__file__, *folders, *import_paths_of(python, "", None, os.environ)
-    return tuple(ownership.owner_names(ownership.owners(*paths)))
+def _owner_names(*paths: str) -> list[str]:
+    return ownership.owner_names(ownership.owners(*paths))
 
 
-@cache
-def _pack_check(names: tuple[str, ...]) -> str:
+def _listed(names: list[str]) -> str:
+    """Returns names and user IDs without a name as a list for `own`."""
+    return shlex.quote("".join(f"{name.replace('user ', '#')}," for name in names))
+
+
+def _pack_check(names: list[str]) -> str:
     """Returns a Python program, packed, that fails if the interpreter on a node must not import from one of its paths.
 
     It imports nothing but the standard library, as gmg-tui itself is among these.

@@ -13,6 +13,7 @@ from msgspec import structs
 
 import gmg_tui
 from gmg_tui.engine.hardware import Hardware, group_slots
+from gmg_tui.engine.launchers.agent_script import agent_script
 from gmg_tui.engine.launchers.launcher import Launcher, Local, Slurm, Ssh
 from gmg_tui.engine.launchers.ray import Ray
 from gmg_tui.engine.nodes.logs import LogCopies
@@ -92,6 +93,7 @@ class Fleet:
             raise GmgError("--nodes: no node is listed", 1)
         self._replaces = await in_daemon_thread(_write_mark, Path(self.spec.folder, NODE_MARK), self.session_id)
         await in_daemon_thread(self._find_owners)
+        await in_daemon_thread(agent_script)  # is kept: a disk may hang when a node reconnects
         log_writers: dict[str, LogCopies] = {}
         for name in names:
             callbacks = self._on_change, self._append_lines

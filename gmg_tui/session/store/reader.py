@@ -97,7 +97,7 @@ class Stored:
     def last_snapshot(self) -> Snapshot | None:
         """The session's last snapshot, if one was written."""
         row = self._db.execute("SELECT value FROM meta WHERE key = 'snapshot'").fetchone()
-        return None if row is None else msgspec.json.decode(row[0], type=Snapshot)
+        return None if row is None else msgspec.json.decode(_text(row[0]), type=Snapshot)
 
     @property
     def jobs(self) -> list[JobRecord]:
@@ -108,15 +108,15 @@ class Stored:
         """Yields all jobs, one by one as their results may be large."""
         decoder, results = msgspec.json.Decoder(JobRecord), msgspec.json.Decoder(dict[str, Any])
         for record, result in self._db.execute("SELECT record, result FROM jobs ORDER BY number"):
-            reported = results.decode(result)
+            reported = results.decode(_text(result))
             if database.NAN_PREFIX in result:
                 reported = database.restore_nan(reported)
-            yield structs.replace(decoder.decode(record), result=reported)
+            yield structs.replace(decoder.decode(_text(record)), result=reported)
 
     def job(self, number: int) -> JobRecord:
         """Returns a job without its results."""
         (record,) = self._db.execute("SELECT record FROM jobs WHERE number = ?", (number,)).fetchone()
-        return msgspec.json.decode(record, type=JobRecord)
+        return msgspec.json.decode(_text(record), type=JobRecord)
 
     @property
     def attempts(self) -> dict[int, list[JobAttempt]]:
@@ -133,7 +133,7 @@ class Stored:
     def curves_of(self, job: int) -> list[AttemptCurves]:
         """Returns the curves of one job's attempts, sorted by number and rank."""
         rows = self._db.execute("SELECT record FROM curves WHERE job = ? ORDER BY number, rank", (job,))
-        return [_decode_curves(record) for (record,) in rows]
+        return [_decode_curves(_text(record)) for (record,) in rows]
 
     def best(self) -> dict[int, dict[str, Point]]:
         """Returns the best value of each metric over all attempts of a job (of a group, rank 0's), by job."""
@@ -141,7 +141,7 @@ class Stored:
         decoder = msgspec.json.Decoder(_Extremes)
         for number, record in self._db.execute("SELECT job, record FROM curves WHERE rank = 0"):
             best = jobs.setdefault(number, {})
-            for name, extremes in decoder.decode(record).curves.items():
+            for name, extremes in decoder.decode(_text(record)).curves.items():
                 if point := best_of(name, (best.get(name), extremes.lowest, extremes.highest)):
                     best[name] = point
         return jobs
@@ -180,7 +180,7 @@ class Stored:
     def _attempts(self, clauses: str, *parameters: object) -> list[JobAttempt]:
         decoder = msgspec.json.Decoder(JobAttempt)
         rows = self._db.execute(f"SELECT record FROM attempts {clauses}", parameters)  # noqa: S608 - a text of this class
-        return [decoder.decode(record) for (record,) in rows]
+        return [decoder.decode(_text(record)) for (record,) in rows]
 
 
 def load_jobs(path: Path) -> list[JobRecord]:
@@ -219,6 +219,13 @@ def _size_bytes(path: Path) -> int:
     with suppress(OSError):
         return path.stat().st_size
     return 0
+
+
+def _text(value: object) -> str:
+    """Returns a column's text; raises `msgspec.ValidationError` for another value, as SQLite does not enforce types."""
+    if not isinstance(value, str):
+        raise msgspec.ValidationError(f"{type(value).__name__} instead of a text")
+    return value
 
 
 def _decode_curves(record: str) -> AttemptCurves:

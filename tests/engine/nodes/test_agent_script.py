@@ -47,6 +47,11 @@ def _run(script: str, **environ: str) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
+def _script() -> str:
+    agent_script.agent_script.cache_clear()
+    return agent_script.agent_script()
+
+
 def _refusal(what: object) -> tuple[str, str]:
     return "", f"{what} is missing or another user's here: gmg-tui is not run\n"
 
@@ -65,7 +70,7 @@ def test_an_interpreter_that_another_user_has_made_is_not_run(
     further.symlink_to("us/../us/python")
     for path, program in ((python.parent, python), (python.parent, link), (further, link)):
         monkeypatch.setattr(agent_script, "AGENT_COMMAND", (str(program), "agent"))
-        script = agent_script.agent_script()
+        script = _script()
         assert script == Slurm().command("a")[-1]
         assert script in Ssh("a").command("a")[-1].replace("'\"'\"'", "'")
         for owner, runs in ((0, "python"), (NOBODY, "gmg-tui")):
@@ -88,8 +93,7 @@ def test_an_interpreter_of_a_trusted_or_nameless_user_is_run(
     monkeypatch.setattr(agent_script, "AGENT_COMMAND", (str(python), "agent"))
     for owner in (NOBODY, 424242):
         os.chown(python.parent, owner, owner)
-        agent_script._owner_names.cache_clear()
-        assert _run(agent_script.agent_script()) == ("python\n", "")
+        assert _run(_script()) == ("python\n", "")
 
 
 def test_the_nodes_own_gmg_tui_needs_a_trusted_interpreter(
@@ -98,7 +102,7 @@ def test_the_nodes_own_gmg_tui_needs_a_trusted_interpreter(
     """It may be the one that was refused."""
     theirs = _program(open_folder / "us" / "python", "/bin/sh", "theirs")
     monkeypatch.setattr(agent_script, "AGENT_COMMAND", (str(theirs), "agent"))
-    script = agent_script.agent_script()
+    script = _script()
     os.chown(theirs.parent, NOBODY, NOBODY)
     (tmp_path / "bin").mkdir()
     ours = tmp_path / "bin" / "gmg-tui"
@@ -137,7 +141,7 @@ def test_nothing_is_imported_that_another_user_has_made_or_could_make(
         environ["PYTHONPATH"] = str(package)
     command = str(tmp_path / "venv" / "bin" / "python"), "-c", "print('agent')"
     monkeypatch.setattr(agent_script, "AGENT_COMMAND", command)
-    script = agent_script.agent_script()
+    script = _script()
     assert _run(script, **environ) == ("agent\n", "")
     assert ran.exists()
     ran.unlink()
@@ -164,7 +168,7 @@ def test_no_program_is_searched_in_another_users_folder(tmp_path: Path, monkeypa
     monkeypatch.setenv("PATH", ":".join([str(tmp_path / "missing"), *map(str, folders), os.environ["PATH"]]))
     program = "import os; print(os.environ['PATH'])"
     monkeypatch.setattr(agent_script, "AGENT_COMMAND", (sys.executable, "-c", program))
-    script = agent_script.agent_script()
+    script = _script()
 
     def searched() -> list[str]:
         """Returns the names of those of the folders that the agent searches."""
@@ -177,10 +181,40 @@ def test_no_program_is_searched_in_another_users_folder(tmp_path: Path, monkeypa
     os.chown(folders[2], NOBODY, NOBODY)
     (tmp_path / "id").write_text("#!/bin/sh\ntouch ran")
     assert searched() == ["us"]
+    script = _script()
+    assert searched() == ["venv", "us", "two words"], "its owner is trusted there, too"
+
+
+def test_the_owner_of_a_folder_in_path_is_not_trusted_with_the_interpreter(
+    open_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = _program(open_folder / "us" / "python", "/bin/sh", "python")
+    (tools := tmp_path / "tools").mkdir()
+    os.chown(tools, NOBODY, NOBODY)
+    monkeypatch.setenv("PATH", f"/usr/bin:/bin:{tools}")
+    monkeypatch.setattr(agent_script, "AGENT_COMMAND", (str(python), "agent"))
+    script = _script()
+    os.chown(python.parent, NOBODY, NOBODY)
+    assert _run(script) == _refusal("gmg-tui")
+
+
+def test_the_systems_owner_is_not_trusted_inside_a_folder_of_all_users(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a rootless container, root's files seem to be of a user who may be anyone outside."""
+    python = _program(open_folder / "us" / "python", "/bin/sh", "python")
+    monkeypatch.setattr(agent_script, "AGENT_COMMAND", (str(python), "agent"))
+    system, script = "system=$(stat -c %u /)", _script()
+    assert system in script
+    script = script.replace(system, "system=424242")
+    os.chown(python, 424242, 424242)
+    assert _run(script) == ("python\n", "")
+    python.parent.chmod(0o1777)
+    assert _run(script) == _refusal("gmg-tui")
 
 
 def test_any_login_shell_leaves_the_script_as_it_is() -> None:
-    script = agent_script.agent_script()
+    script = _script()
     assert re.search(r"![^ =]|\n", script) is None, "csh"
     assert "\\" not in script, "fish"
     assert len(script) < 20_000
@@ -194,7 +228,7 @@ def test_the_check_of_imports_runs_before_all_of_them(tmp_path: Path) -> None:
     for name in ("sitecustomize", "zlib", "json", "gmg_tui"):
         (site / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     assert str(site) in interpreter.import_paths_of(python, "", None, {"PYTHONPATH": str(site)})
-    check = agent_script._pack_check(("root",))
+    check = agent_script._pack_check(["root"])
     environ = {"PYTHONPATH": str(site)}
     command = (python, "-I", "-S", "-c", agent_script._RUN_CHECK, check)
     subprocess.run(command, env=environ, cwd=site, check=True)
