@@ -59,7 +59,8 @@ def _machine_id() -> str:
 
 def _write_reply(fields: dict[str, object]) -> None:
     with suppress(BrokenPipeError):
-        os.write(1, sessions.AGENT_MARK.encode() + msgspec.json.encode(fields) + b"\n")
+        # The shell's output may lack a line end, as for a terminal's title.
+        os.write(1, b"\n%s%s\n" % (sessions.AGENT_MARK.encode(), msgspec.json.encode(fields)))
 
 
 def _connect_or_start(line: bytes) -> socket.socket:

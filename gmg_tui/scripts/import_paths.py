@@ -55,8 +55,8 @@ def _installed(site: str) -> "list[str]":
     found = []
     with suppress(OSError):
         for file in Path(site).glob("*.pth"):
-            with suppress(OSError, ValueError):  # not readable text
-                lines = (line.strip() for line in file.read_text("utf-8").splitlines())
+            with suppress(OSError):
+                lines = map(str.strip, file.read_text("utf-8", "surrogateescape").splitlines())
                 found += [
                     str(Path(site, line))
                     for line in lines

@@ -14,6 +14,7 @@ from gmg_tui.machine.folders import config_folder, distrust, home
 from gmg_tui.machine.ownership import user_name
 from gmg_tui.model import RunSpec, Versions
 from gmg_tui.model.errors import GmgError
+from gmg_tui.model.text import one_line
 from gmg_tui.scripts import import_paths
 
 GENESIS = ("genesis-world", "torch")
@@ -27,7 +28,7 @@ _PACKAGE_FOLDERS = "lib/python3*/dist-packages", "local/lib/python3*/dist-packag
 _COMPILERS = "quadrants", "gstaichi", "taichi"
 """Genesis' compiler and its earlier names; each version compiles its own kernels."""
 _FIND_GENESIS = "import importlib.util, sys; sys.exit(importlib.util.find_spec('genesis') is None)"
-_LIBRARY_VARIABLES = "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE"
+_LIBRARY_VARIABLES = "PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE"
 _PRINT_MAJOR = "import sys; print(sys.version_info[0])"
 _FIND_INSTALLER = """
 import importlib.util as u, os, sysconfig
@@ -111,18 +112,22 @@ def has_genesis(python: str) -> bool:
 
 
 def import_paths_of(python: str, folder: str, module: str | None, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the result of `import_paths` in another interpreter with the environment `env`, or nothing if it fails.
+    """Returns the result of `import_paths` in another interpreter with the environment `env`.
 
-    `folder` is the script's, or the one in which a `module` is run. Imports only from the standard library.
+    `folder` is the script's, or the one in which a `module` is run. Imports only from the standard library. Raises `GmgError`.
     """
     call = f"import_paths({folder!r}, {(module or '').partition('.')[0]!r}, os.environ)"
-    program = f"{inspect.getsource(import_paths)}\nprint(*{call}, sep='\\0', end='')"
+    program = f"{inspect.getsource(import_paths)}\nsys.stdout.buffer.write(b'\\0'.join(map(os.fsencode, {call})))"
     try:
         answer = _run((python, "-I", "-S", "-c", program), _ANSWER_TIMEOUT_S, env)
-    except (OSError, subprocess.TimeoutExpired):
-        return ()
-    paths = os.fsdecode(answer.stdout).split("\0") if answer.returncode == 0 else []
-    return tuple(filter(None, paths))
+    except subprocess.TimeoutExpired:
+        raise GmgError(f"{python}: no answer within {_ANSWER_TIMEOUT_S:.0f} s", 1) from None
+    except OSError as error:
+        raise GmgError(f"{python} cannot be run: {error.strerror}", 1) from error
+    if answer.returncode:
+        trouble = one_line(answer.stderr.decode(errors="replace").strip().rpartition("\n")[2])
+        raise GmgError(f"{python} does not say from where it imports: {trouble}", 1)
+    return tuple(filter(None, os.fsdecode(answer.stdout).split("\0")))
 
 
 def script_folder(spec: RunSpec) -> str:

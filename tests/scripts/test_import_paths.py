@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.interpreter import import_paths_of
 
 
@@ -39,4 +40,9 @@ def test_code_is_found_wherever_links_and_metadata_lead(tmp_path: Path) -> None:
     }
     assert {str(site), sys.base_prefix} <= {*paths}
     assert str(code) in import_paths_of(str(python), str(tmp_path), "walking", {})
-    assert import_paths_of("/missing/python", str(tmp_path), None, {}) == ()
+    (site / "latin.pth").write_bytes(b"/caf\xe9\n")
+    assert "/caf\udce9" in import_paths_of(str(python), str(script), None, {"LANG": "en_US.UTF-8"})
+    with pytest.raises(GmgError, match="/missing/python cannot be run: No such file"):
+        import_paths_of("/missing/python", str(tmp_path), None, {})
+    with pytest.raises(GmgError, match="/bin/false does not say"):
+        import_paths_of("/bin/false", str(tmp_path), None, {})

@@ -118,7 +118,9 @@ class Fleet:
         spec = self.spec
         module, folder = spec.script if spec.module else None, interpreter.script_folder(spec)
         imports = interpreter.import_paths_of(spec.python, folder, module, os.environ | spec.env)
-        self._import_paths = tuple(filter(os.path.exists, imports))
+        # A spec carries no names that are not UTF-8; each node also finds its own paths.
+        texts = (path for path in imports if path == path.encode(errors="replace").decode())
+        self._import_paths = tuple(filter(os.path.exists, texts))
         paths = *spec.code_paths, *self._import_paths, *interpreter.library_paths(spec.env)
         self._owners = tuple(owner_names(owners(*paths)))
         self._cwd_owners = tuple(owner_names(owners(spec.cwd)))
