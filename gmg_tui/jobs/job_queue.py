@@ -1,5 +1,6 @@
 """The queue of a sweep's jobs."""
 
+import time
 from bisect import insort
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -247,7 +248,7 @@ def restore_queue(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, 
         job for job in jobs if not job.state.ended and (job.state is not WorkerState.WAITING or job.reason == _KILLED)
     )
     queue.left = {job.number: job.slots or (job.slot or "",) for job in left}
-    queue.left_at = last_snapshot.time if last_snapshot is not None else 0.0
+    queue.left_at = last_snapshot.time if last_snapshot is not None else time.time()  # it was killed at its start
     return queue
 
 

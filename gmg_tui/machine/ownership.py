@@ -15,6 +15,8 @@ from pathlib import Path
 
 _MAX_COMPONENTS = 1000
 """Maximum components of a path, links resolved: links may form a loop."""
+_MAX_PLAIN_ID = 61_183
+"""Higher IDs may be dynamic (systemd), or other users' in containers (subuid(5)), whoever has them on another machine."""
 OVERFLOW_ID = 65534
 """The apparent owner of unmapped users' files in a user namespace, such as root's in Apptainer (user_namespaces(7))."""
 
@@ -54,25 +56,40 @@ def owners(*paths: str | Path) -> Iterator[tuple[Path, int]]:
                 yield component, status.st_uid
 
 
-def owner_names(owned: Iterable[tuple[Path, int]]) -> list[str]:
-    """Returns the names of the users in `owned` (see `owners`): an ID may belong to another user on another machine.
+def marks(owned: Iterable[tuple[Path, int]]) -> list[str]:
+    """Returns the marks by which other machines know the users in `owned` (see `owners`), as `known_as` does there.
 
-    An ID without a name, as of a host's user in a container, has the name `user UID`: no user with that ID can log in.
+    This user's name may be another's there, unless the ID is the same, too. Any other user is known by name, and by ID
+    where it has no name, as on nodes that know few users, or in a container.
     """
-    return sorted({user_name(uid) for _, uid in owned if uid != ambiguous_id()})
+    found = set[str]()
+    for uid in {uid for _, uid in owned} - {ambiguous_id()}:
+        own, name, number = known_as(uid)
+        found |= {own} if uid == os.getuid() else {name, number}
+    return sorted(filter(None, found))
 
 
-def refusal(path: Path, names: Collection[str], *, optional: bool = False) -> str | None:
+def known_as(uid: int) -> tuple[str, str, str]:
+    """Returns a user's mark for the same user, the name, and the mark for others without one; empty if unknown or unsafe."""
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        name = ""
+    return f"{uid}/{name}" if name else "", name, f"#{uid}" if uid <= _MAX_PLAIN_ID else ""
+
+
+def refusal(path: Path, trusted_marks: Collection[str], *, optional: bool = False) -> str | None:
     """Returns the reason why code at `path`, trusted on another machine, must not run here; None if it may.
 
-    Each component must be this user's, root's, or of one of `names`, its owners there. An `optional` path may be missing,
+    Each component must be this user's, root's, or of one with these `marks` there. An `optional` path may be missing,
     unless any user could create it.
     """
     trusted, last = administrators(), None
     try:
         for component, status, _ in components(path):
             last, uid = status, status.st_uid
-            is_known = uid != ambiguous_id() and user_name(uid) in names
+            same, name, number = known_as(uid)
+            is_known = uid != ambiguous_id() and bool({same, name or number} & {*trusted_marks} - {""})
             if not (is_known or uid in trusted or uid == os.getuid()):
                 return f"{component} belongs to {user_name(uid)} here, unlike on the session's machine: not run"
             # Inside a world-writable folder, an unmapped owner may be anyone.
@@ -86,9 +103,11 @@ def refusal(path: Path, names: Collection[str], *, optional: bool = False) -> st
     return None
 
 
-def refusal_of_any(paths: Iterable[str], names: Collection[str], *, optional: bool = False) -> str | None:
+def refusal_of_any(paths: Iterable[str], trusted_marks: Collection[str], *, optional: bool = False) -> str | None:
     """Returns the first `refusal` of one of these paths; None if there is none."""
-    return next(filter(None, (refusal(Path(path), names, optional=optional) for path in sorted({*paths}))), None)
+    return next(
+        filter(None, (refusal(Path(path), trusted_marks, optional=optional) for path in sorted({*paths}))), None
+    )
 
 
 def others_can_write(status: os.stat_result) -> bool:

@@ -52,9 +52,9 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     replaces: tuple[str, ...] = ()
     """IDs of the session's earlier engines, whose agents may still be running here."""
     owners: tuple[str, ...] = ()
-    """Names of the owners of the files that workers run, and of their folders, on the session's machine."""
+    """The owners of the files that workers run, and of their folders, on the session's machine (`ownership.marks`)."""
     cwd_owners: tuple[str, ...] = ()
-    """Names of the owners of the folder they start in, and of its parents."""
+    """The owners of the folder they start in, and of its parents."""
     import_paths: tuple[str, ...] = ()
     """Existing paths on the session's machine from which they import Python modules."""
 

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from gmg_tui.machine.folders import (
     remove_tree,
     write_own,
 )
-from gmg_tui.machine.ownership import owner_names, owners, refusal
+from gmg_tui.machine.ownership import marks, owners, refusal
 from gmg_tui.scripts.genesis.caches import kernel_cache_use
 from gmg_tui.scripts.probe import SITE
 from gmg_tui.scripts.probe import folders as probe_folders
@@ -185,10 +186,34 @@ def test_what_is_missing_below_a_shared_folder_could_be_created_by_others(tmp_pa
 @as_root
 def test_files_of_a_user_without_a_name_are_known_on_a_node(tmp_path: Path) -> None:
     """As those of a host's user in a container."""
-    os.chown(tmp_path, 424242, -1)
-    assert owner_names([(tmp_path, 424242)]) == ["user 424242"]
-    assert f"{tmp_path} belongs to user 424242 here" in str(refusal(tmp_path, ()))
-    assert refusal(tmp_path, owner_names(owners(tmp_path))) is None
+    os.chown(tmp_path, 54321, -1)
+    assert f"{tmp_path} belongs to user 54321 here" in str(refusal(tmp_path, ()))
+    assert refusal(tmp_path, marks(owners(tmp_path))) is None
+    os.chown(tmp_path, 100_999, -1)
+    assert refusal(tmp_path, marks(owners(tmp_path))) is not None, "it may be another user's in her container"
+
+
+@as_root
+def test_users_are_known_on_a_node_by_name_or_by_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ownership, "known_as", partial(_known_as, {7: "pi", 8: "me"}))
+    monkeypatch.setattr(os, "getuid", lambda: 8)
+    trusted = marks([(tmp_path, 7), (tmp_path, 8)])
+    monkeypatch.setattr(os, "getuid", lambda: 1)  # logged in as another user
+    for there, known in (
+        ({7: "pi", 8: "me"}, {7, 8}),
+        ({17: "pi", 18: "me"}, {7, 17}),  # who `me` is there, nobody knows
+        ({7: "other", 8: "other"}, set()),
+        ({}, {7}),
+    ):
+        monkeypatch.setattr(ownership, "known_as", partial(_known_as, there))
+        for uid in (7, 8, 17, 18):
+            os.chown(tmp_path, uid, -1)
+            assert (refusal(tmp_path, trusted) is None) is (uid in known), (there, uid)
+
+
+def _known_as(names: dict[int, str], uid: int) -> tuple[str, str, str]:
+    name = names.get(uid, "")
+    return f"{uid}/{name}" if name else "", name, f"#{uid}"
 
 
 @as_root
@@ -205,7 +230,7 @@ def test_in_a_user_namespace_neither_a_strangers_file_nor_a_shared_group_counts_
     assert refusal(file, ()) is None
     (link := folder / "link").symlink_to(file)
     assert refusal(link, ()) is None, "any link has mode 0777"
-    assert owner_names(owners(file)) == ["root"], "nobody may be anyone"
+    assert marks(owners(file)) == ["0/root"], "nobody may be anyone"
     os.chown(file, nobody, -1)
     assert distrust(file, shared=True) == f"{file} belongs to user {nobody}"
     os.chown(folder, 0, 0)

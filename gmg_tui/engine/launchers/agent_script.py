@@ -22,9 +22,10 @@ _RUN_CHECK = "import base64, sys, zlib; exec(zlib.decompress(base64.b64decode(sy
 _SCRIPT = """
 old=$PATH; PATH=/usr/bin:/bin:$PATH; me=$(id -u); system=$(stat -c %u /);
 own() {
-    s=$(stat -c "%A %u %U" "$1" 2>&-); mode=${s%% *}; s=${s#* }; uid=${s%% *};
-    case ",#0,#$me,$trusted" in
-        *",#$uid,"*|*",${s#* },"*) ;;
+    s=$(stat -c "%A %u %U" "$1" 2>&-); mode=${s%% *}; s=${s#* }; uid=${s%% *}; s=${s#* };
+    case $s in UNKNOWN) mark=#$uid;; *) mark=$s;; esac;
+    case ,=0,=$me,$trusted in
+        *",=$uid,"*|*",$mark,"*|*",$uid/$s,"*) ;;
         *) [ "$uid" = "$system" ] || return; case $parent in ????????w?) return 1;; esac;;
     esac;
     case $mode in l*) ;; *) parent=$mode;; esac;
@@ -61,7 +62,7 @@ PATH=$old; exec "$@"
 """
 """Searches its own programs in the system's folders first.
 
-`own` is true for files of root, this user, and `trusted` names and user IDs; in a user namespace root's may seem to be another
+`own` is true for files of root, this user, and users with `trusted` marks (`ownership.marks`); in a user namespace root's may seem to be another
 user's, as all of the system's. `owned` follows links as the kernel does, and is true if each component exists and is trusted: nobody
 else can then replace the path. PATH loses the folders of other users, as Slurm passes on the one of the session's machine. `find_own` finds the node's
 own gmg-tui, and its interpreter by the first line; pip writes `/bin/sh` there if the interpreter has a long path.
@@ -80,33 +81,32 @@ def agent_script() -> str:
     """
     python = AGENT_COMMAND[0]
     folders = [folder for folder in os.get_exec_path() if _PLAIN_PATH.fullmatch(folder)]
-    names = _owner_names(python, gmg_tui.__file__, *import_paths_of(python, "", None, os.environ))
+    trusted = _marks(python, gmg_tui.__file__, *import_paths_of(python, "", None, os.environ))
     values = {
-        "OWNERS": _listed(names),
-        "SEARCHED": _listed(_owner_names(*folders)),
+        "OWNERS": _listed(trusted),
+        "SEARCHED": _listed(_marks(*folders)),
         "FOLDERS": shlex.quote(":".join(["", *folders, ""])),
         "PYTHON": shlex.quote(python),
         "COMMAND": shlex.join(AGENT_COMMAND),
-        "CHECK": f"{shlex.quote(_RUN_CHECK)} {_pack_check(names)}",
+        "CHECK": f"{shlex.quote(_RUN_CHECK)} {_pack_check(trusted)}",
     }
     lines = " ".join(map(str.strip, _SCRIPT.split("\n"))).strip()
-    return re.sub(r"\b[A-Z]{5,}\b", lambda match: values[match[0]], lines)
+    return re.sub("|".join(values), lambda match: values[match[0]], lines)
 
 
-def _owner_names(*paths: str) -> list[str]:
-    return ownership.owner_names(ownership.owners(*paths))
+def _marks(*paths: str) -> list[str]:
+    return ownership.marks(ownership.owners(*paths))
 
 
-def _listed(names: list[str]) -> str:
-    """Returns names and user IDs without a name as a list for `own`."""
-    return shlex.quote("".join(f"{name.replace('user ', '#')}," for name in names))
+def _listed(marks: list[str]) -> str:
+    return shlex.quote("".join(f"{mark}," for mark in marks))
 
 
-def _pack_check(names: list[str]) -> str:
+def _pack_check(trusted: list[str]) -> str:
     """Returns a Python program, packed, that fails if the interpreter on a node must not import from one of its paths.
 
     It imports nothing but the standard library, as gmg-tui itself is among these.
     """
     texts = [inspect.getsource(module) for module in (import_paths, ownership)]
-    check = f"sys.exit(refusal_of_any(import_paths('', '', os.environ), {names!r}, optional=True))"
+    check = f"sys.exit(refusal_of_any(import_paths('', '', os.environ), {trusted!r}, optional=True))"
     return base64.b64encode(zlib.compress("\n".join([*texts, check]).encode())).decode()

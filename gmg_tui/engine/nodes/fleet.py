@@ -26,7 +26,7 @@ from gmg_tui.machine.address import is_reachable
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.files import open_for_reading
 from gmg_tui.machine.folders import write_own
-from gmg_tui.machine.ownership import owner_names, owners
+from gmg_tui.machine.ownership import marks, owners
 from gmg_tui.model import AgentSpec, GpuSample, NodesSpec, NodeView, RunSpec, Session, Slot, StartMode, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import one_line
@@ -122,8 +122,8 @@ class Fleet:
         texts = (path for path in imports if path == path.encode(errors="replace").decode())
         self._import_paths = tuple(filter(os.path.exists, texts))
         paths = *spec.code_paths, *self._import_paths, *interpreter.library_paths(spec.env)
-        self._owners = tuple(owner_names(owners(*paths)))
-        self._cwd_owners = tuple(owner_names(owners(spec.cwd)))
+        self._owners = tuple(marks(owners(*paths)))
+        self._cwd_owners = tuple(marks(owners(spec.cwd)))
 
     def _agent_spec(self, node: str) -> RunSpec:
         spec = self.spec

@@ -91,7 +91,7 @@ def test_an_interpreter_of_a_trusted_or_nameless_user_is_run(
     """As of a user for software, or in a container, whose files may be of any user ID."""
     python = _program(open_folder / "us" / "python", "/bin/sh", "python")
     monkeypatch.setattr(agent_script, "AGENT_COMMAND", (str(python), "agent"))
-    for owner in (NOBODY, 424242):
+    for owner in (NOBODY, 54321):
         os.chown(python.parent, owner, owner)
         assert _run(_script()) == ("python\n", "")
 
@@ -228,7 +228,7 @@ def test_the_check_of_imports_runs_before_all_of_them(tmp_path: Path) -> None:
     for name in ("sitecustomize", "zlib", "json", "gmg_tui"):
         (site / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     assert str(site) in interpreter.import_paths_of(python, "", None, {"PYTHONPATH": str(site)})
-    check = agent_script._pack_check(["root"])
+    check = agent_script._pack_check(["0/root"])
     environ = {"PYTHONPATH": str(site)}
     command = (python, "-I", "-S", "-c", agent_script._RUN_CHECK, check)
     subprocess.run(command, env=environ, cwd=site, check=True)
