@@ -23,6 +23,7 @@ from gmg_tui.cli.grammar import settings_of
 from gmg_tui.cli.printing import print_json, waiting
 from gmg_tui.machine.cgroup import cpu_quota, usable_cpus
 from gmg_tui.machine.files import lock_trouble
+from gmg_tui.machine.folders import distrust
 from gmg_tui.machine.gpu import egl, selection
 from gmg_tui.machine.gpu.driver import call_driver
 from gmg_tui.machine.gpu.egl import EglMap
@@ -301,6 +302,8 @@ def check_folder(check: str, path: Path | None, variable: str, *, remark: str | 
     if not is_absolute:
         reason = "HOME or XDG_CACHE_HOME is relative, so each working folder has its own cache"
         return Finding(check, WARN, value, f"{reason}; set {variable}")
+    if (trouble := distrust(path)) is not None:
+        return Finding(check, WARN, f"{value}: {trouble}", f"set {variable} to a folder that is yours alone")
     if (kind := network_file_system(path)) is not None:
         advice = f"set {variable} to a folder on a local disk"
         return Finding(check, WARN, f"{value}, on a network disk ({kind})", advice)

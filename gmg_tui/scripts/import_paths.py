@@ -7,6 +7,7 @@ other users may have made these on a node.
 import json
 import os
 import site
+import stat
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 _MAX_ENTRIES = 10_000
 """Maximum entries of a folder to look at."""
+_MAX_FILE_BYTES = 1 << 20
 _CODE_SUFFIXES = (".py", ".pyc", ".so")
 
 
@@ -54,20 +56,29 @@ def _installed(site: str) -> "list[str]":
     """Returns the paths that `.pth` files and the metadata of packages in a folder name."""
     found = []
     with suppress(OSError):
-        for file in Path(site).glob("*.pth"):
+        for file in islice(Path(site).glob("*.pth"), _MAX_ENTRIES):
             with suppress(OSError):
-                lines = map(str.strip, file.read_text("utf-8", "surrogateescape").splitlines())
+                lines = map(str.strip, _read(file).splitlines())
                 found += [
                     str(Path(site, line))
                     for line in lines
                     if line and not line.startswith(("#", "import ", "import\t"))
                 ]
-        for file in Path(site).glob("*.dist-info/direct_url.json"):
+        for file in islice(Path(site).glob("*.dist-info/direct_url.json"), _MAX_ENTRIES):
             with suppress(OSError, ValueError, KeyError, AttributeError):  # not what its name says
-                origin = json.loads(file.read_text("utf-8"))
+                origin = json.loads(_read(file))
                 if origin.get("dir_info", {}).get("editable", False):
                     found.append(unquote(urlsplit(origin["url"]).path))
     return found
+
+
+def _read(path: Path) -> str:
+    """Returns the beginning of a regular file: another user may have made a pipe, or a huge one. Raises `OSError`."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(f"{path} is not a regular file")
+        return file.read(_MAX_FILE_BYTES).decode("utf-8", "surrogateescape")
 
 
 def _may_be_code(link: Path) -> bool:

@@ -168,6 +168,11 @@ def test_folders_are_checked_for_their_file_system_and_free_space(
         "mesh cache", OK, f"{tmp_path}/cache, cold"
     )
     monkeypatch.chdir(tmp_path)
+    (shared := tmp_path / "shared").mkdir()
+    shared.chmod(0o777)
+    theirs = doctor.check_folder("mesh cache", shared, "X")
+    assert (theirs.verdict, theirs.advice) == (doctor.WARN, "set X to a folder that is yours alone")
+    assert theirs.result == f"{shared}: {shared} can be changed by all users"
     relative = doctor.check_folder("mesh cache", caches.mesh_cache({"HOME": "home"}), "X")
     assert (relative.verdict, relative.result) == (WARN, f"{tmp_path}/home/.cache/genesis, cold")
     denied = doctor.check_folder("mesh cache", tmp_path / "file" / "x", "X")

@@ -1,6 +1,7 @@
 """The paths from which a worker's interpreter imports."""
 
 import json
+import os
 import subprocess
 import sys
 import venv
@@ -40,6 +41,10 @@ def test_code_is_found_wherever_links_and_metadata_lead(tmp_path: Path) -> None:
     }
     assert {str(site), sys.base_prefix} <= {*paths}
     assert str(code) in import_paths_of(str(python), str(tmp_path), "walking", {})
+    os.mkfifo(site / "pipe.pth")
+    (site / "huge-1.dist-info").mkdir()
+    with (site / "huge-1.dist-info" / "direct_url.json").open("wb") as file:
+        file.truncate(1 << 40)
     (site / "latin.pth").write_bytes(b"/caf\xe9\n")
     assert "/caf\udce9" in import_paths_of(str(python), str(script), None, {"LANG": "en_US.UTF-8"})
     with pytest.raises(GmgError, match="/missing/python cannot be run: No such file"):

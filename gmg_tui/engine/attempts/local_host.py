@@ -209,6 +209,7 @@ class LocalHost:
         spec, agent = self.spec, self.spec.agent
         assert agent is not None
         module, environ = spec.script if spec.module else None, os.environ | env
+        caches.make_caches(environ, spec.cwd)
         reason = (
             refusal_of_any(spec.code_paths, agent.owners)
             or refusal_of_any((spec.cwd,), (*agent.owners, *agent.cwd_owners))
@@ -216,6 +217,7 @@ class LocalHost:
             or refusal_of_any(
                 import_paths_of(spec.python, script_folder(spec), module, environ), agent.owners, optional=True
             )
+            or refusal_of_any(map(str, caches.cache_folders(environ, spec.cwd)), agent.owners, optional=True)
         )
         if reason is not None:
             raise GmgError(reason, 1)

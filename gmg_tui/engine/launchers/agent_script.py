@@ -18,6 +18,7 @@ AGENT_COMMAND = (sys.executable, "-P", "-m", "gmg_tui", "agent")
 """Command that starts or finds the node's agent."""
 _PLAIN_PATH = re.compile(r"/[\w/.+-]*", re.ASCII)
 """A path that means the same in any shell."""
+_CHECK_TIMEOUT_S = 60
 _RUN_CHECK = "import base64, sys, zlib; exec(zlib.decompress(base64.b64decode(sys.argv[1])))"
 _SCRIPT = """
 old=$PATH; PATH=/usr/bin:/bin:$PATH; me=$(id -u); system=$(stat -c %u /);
@@ -108,5 +109,6 @@ def _pack_check(trusted: list[str]) -> str:
     It imports nothing but the standard library, as gmg-tui itself is among these.
     """
     texts = [inspect.getsource(module) for module in (import_paths, ownership)]
+    limit = f"import signal\nsignal.alarm({_CHECK_TIMEOUT_S})"
     check = f"sys.exit(refusal_of_any(import_paths('', '', os.environ), {trusted!r}, optional=True))"
-    return base64.b64encode(zlib.compress("\n".join([*texts, check]).encode())).decode()
+    return base64.b64encode(zlib.compress("\n".join([limit, *texts, check]).encode())).decode()

@@ -31,6 +31,7 @@ from gmg_tui.model import AgentSpec, GpuSample, NodesSpec, NodeView, RunSpec, Se
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import one_line
 from gmg_tui.scripts import interpreter, torchrun
+from gmg_tui.scripts.genesis.caches import cache_folders
 from gmg_tui.scripts.torchrun import LOOPBACK
 from gmg_tui.session import NODE_MARK
 from gmg_tui.session.protocol import Lines
@@ -121,7 +122,8 @@ class Fleet:
         # A spec carries no names that are not UTF-8; each node also finds its own paths.
         texts = (path for path in imports if path == path.encode(errors="replace").decode())
         self._import_paths = tuple(filter(os.path.exists, texts))
-        paths = *spec.code_paths, *self._import_paths, *interpreter.library_paths(spec.env)
+        caches = map(str, cache_folders(os.environ | spec.env, spec.cwd))
+        paths = *spec.code_paths, *self._import_paths, *interpreter.library_paths(spec.env), *caches
         self._owners = tuple(marks(owners(*paths)))
         self._cwd_owners = tuple(marks(owners(spec.cwd)))
 

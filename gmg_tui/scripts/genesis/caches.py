@@ -70,6 +70,25 @@ def kernel_cache(environ: Mapping[str, str], cwd: str = "") -> Path | None:
     return _cache("QD_OFFLINE_CACHE_FILE_PATH", "quadrants/qdcache", environ, cwd)
 
 
+def _kernel_caches(environ: Mapping[str, str], cwd: str) -> list[Path]:
+    # Before Genesis 0.4 the compiler was Taichi or GsTaichi.
+    old = [_cache("TI_OFFLINE_CACHE_FILE_PATH", f"{name}/ticache", environ, cwd) for name in ("gstaichi", "taichi")]
+    return [folder for folder in dict.fromkeys((kernel_cache(environ, cwd), *old)) if folder is not None]
+
+
+def cache_folders(environ: Mapping[str, str], cwd: str) -> list[Path]:
+    """Returns the folders from which Genesis loads code: kernels, and pickled meshes (1.4.5: genesis/utils/cache.py)."""
+    return [*filter(None, (mesh_cache(environ, cwd),)), *_kernel_caches(environ, cwd)]
+
+
+def make_caches(environ: Mapping[str, str], cwd: str) -> None:
+    """Creates the missing caches that another user could create first, as far as possible."""
+    for folder in cache_folders(environ, cwd):
+        with suppress(OSError):
+            if not folder.exists() and distrust(folder) is not None:
+                make_private(folder)
+
+
 def kernel_cache_use(environ: Mapping[str, str], genesis: str | None) -> tuple[int, int | None]:
     """Returns the kernel cache's size, and the size at which kernels are evicted (bytes; None if unknown).
 
@@ -117,13 +136,8 @@ def remove_stale_locks(environ: Mapping[str, str], cwd: str = "") -> tuple[Path,
 
     Skips caches that another user could change.
     """
-    # Before Genesis 0.4 the compiler was Taichi or GsTaichi.
-    old_caches = [
-        _cache("TI_OFFLINE_CACHE_FILE_PATH", f"{name}/ticache", environ, cwd) for name in ("gstaichi", "taichi")
-    ]
-    roots = [root for root in dict.fromkeys((kernel_cache(environ, cwd), *old_caches)) if root is not None]
     removed = []
-    for lock in (lock for root in roots if distrust(root) is None for lock in _locks(root)):
+    for lock in (lock for root in _kernel_caches(environ, cwd) if distrust(root) is None for lock in _locks(root)):
         with suppress(OSError):
             if time.time() - lock.lstat().st_mtime > STALE_S:
                 lock.unlink()

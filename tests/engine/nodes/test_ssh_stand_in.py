@@ -253,6 +253,23 @@ async def test_a_node_loads_no_library_of_another_user(variable: str, hosts: Nod
     assert [worker.reason for worker in snapshot.workers] == [problem, None]
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+@pytest.mark.parametrize("variable", ["GS_CACHE_FILE_PATH", "QD_OFFLINE_CACHE_FILE_PATH", "XDG_CACHE_HOME"])
+def test_no_cache_of_another_user_is_loaded_on_a_node(variable: str, tmp_path: Path) -> None:
+    """Genesis unpickles meshes. The first worker makes a cache that others could make."""
+    (script := tmp_path / "job.py").touch()
+    (scratch := tmp_path / "scratch").mkdir()
+    scratch.chmod(0o1777)
+    spec = spec_for(script=str(script), agent=AgentSpec("n1", "s", "id"))
+    check = partial(LocalHost._check_owners, cast("LocalHost", SimpleNamespace(spec=spec)))
+    environ = {variable: str(scratch / "us" / "cache")}
+    check(environ)
+    assert (scratch / "us").stat().st_mode & 0o777 == 0o700
+    shutil.chown(scratch / "us", "nobody")
+    with pytest.raises(GmgError, match=f"{scratch}/us belongs to nobody here"):
+        check(environ)
+
+
 async def test_a_node_without_the_working_directory_runs_no_script_of_the_same_name_at_home(
     hosts: NodesSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
