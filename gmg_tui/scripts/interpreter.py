@@ -11,7 +11,7 @@ from pathlib import Path
 
 import gmg_tui
 from gmg_tui.machine.folders import config_folder, distrust, home
-from gmg_tui.machine.ownership import user_name
+from gmg_tui.machine.ownership import marks, owners, user_name
 from gmg_tui.model import RunSpec, Versions
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import one_line
@@ -139,6 +139,11 @@ def library_paths(env: Mapping[str, str]) -> tuple[str, ...]:
     """Returns the absolute paths in the variables of `env` that name folders or files of code."""
     texts = (env.get("LD_PRELOAD", "").replace(" ", ":"), *(env.get(name, "") for name in _LIBRARY_VARIABLES))
     return tuple(path for text in texts for path in text.split(":") if path.startswith("/"))
+
+
+def library_owners(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the marks (`ownership.marks`) of the owners of `library_paths`."""
+    return tuple(marks(owners(*library_paths(env))))
 
 
 def versions(python: str) -> Versions:

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -200,11 +200,11 @@ class LocalHost:
         result: _T = task.result()  # type: ignore[assignment]  # a key stands for one function
         return result
 
-    def _check_owners(self, env: Mapping[str, str]) -> None:
+    def _check_owners(self, env: Mapping[str, str], library_owners: Iterable[str] = ()) -> None:
         """Raises `GmgError` if the files that workers run have other owners here than on the session's machine.
 
         On a node's own scratch disk, for example, anyone may have created a user's missing folder. `env` is the workers'
-        extra environment.
+        extra environment, and `library_owners` own what it names on the session's machine.
         """
         spec, agent = self.spec, self.spec.agent
         assert agent is not None
@@ -213,9 +213,12 @@ class LocalHost:
         reason = (
             refusal_of_any(spec.code_paths, agent.owners)
             or refusal_of_any((spec.cwd,), (*agent.owners, *agent.cwd_owners))
-            or refusal_of_any((*agent.import_paths, *library_paths(env)), agent.owners, optional=True)
+            or refusal_of_any(agent.import_paths, agent.owners, optional=True)
+            or refusal_of_any(library_paths(env), (*agent.owners, *library_owners), optional=True)
             or refusal_of_any(
-                import_paths_of(spec.python, script_folder(spec), module, environ), agent.owners, optional=True
+                import_paths_of(spec.python, script_folder(spec), module, environ),
+                (*agent.owners, *library_owners),
+                optional=True,
             )
             or refusal_of_any(map(str, caches.cache_folders(environ, spec.cwd)), agent.owners, optional=True)
         )
@@ -241,7 +244,9 @@ class LocalHost:
         extra = {name: fill(value, values) for name, value in env.items()}
         if self.spec.agent is not None:
             libraries = library_paths(extra)
-            await self.await_disk("the disk with the script", lambda: self._check_owners(extra), report, libraries)
+            await self.await_disk(
+                "the disk with the script", lambda: self._check_owners(extra, task.library_owners), report, libraries
+            )
         checkpoint, not_continued = await self._find_checkpoint(task, report)
         if checkpoint is not None:
             task = replace(task, checkpoints=relocate(task.checkpoints, checkpoint))

@@ -29,12 +29,13 @@ from gmg_tui.engine.nodes.states import (
     sanitize,
     sanitize_curves,
 )
+from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.model import NO_ATTEMPT, Curve, Details, HotSpot, Sign, SpeedFacts, Stacks, WorkerState, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import torchrun
 from gmg_tui.scripts.checkpoints import MAX_CHECKPOINTS
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
-from gmg_tui.scripts.torchrun import Rendezvous
+from gmg_tui.scripts.interpreter import library_owners
 
 if TYPE_CHECKING:
     from gmg_tui.engine.nodes.node import Node
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
 _END_REPORT_TIMEOUT_S = 9.0
 """Time limit for the report of an attempt's end after SIGKILL; the agent waits 5 s for SIGKILL to take effect."""
 _keys = count(1)
-
-
 _Answer = TypeVar("_Answer", Details, SpeedFacts, Stacks)
 
 
@@ -62,7 +61,7 @@ class RemoteAttempt:
         self.life = Life.PREPARING
         self.end: tuple[WorkerState, str | None] | None = None
         self.stopped: Stop | None = None
-        self._preparing: asyncio.Task[Rendezvous | None] | None = None
+        self._preparing: asyncio.Task[torchrun.Rendezvous | None] | None = None
         self._outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._report: AttemptReport | None = None
         self._result, self._curves = b"{}", b""
@@ -112,7 +111,7 @@ class RemoteAttempt:
             self.life = Life.ENDED
             self._node.dismiss(self)
 
-    async def _prepare(self) -> Rendezvous | None:
+    async def _prepare(self) -> torchrun.Rendezvous | None:
         if (reason := self._node.gone or self._node.missing_reason(self.slot.name)) is not None:
             self.lose(reason, final=True)
         elif not self._node.available.is_set():
@@ -125,6 +124,8 @@ class RemoteAttempt:
                 self._orphaning = None
         self._worker.set_wait_reason(None)
         rendezvous = await self._worker.rendezvous() if self.task.rank is not None else None
+        own_env = dict(self.task.env.items() - self._node.spec.env.items())
+        self.task = replace(self.task, library_owners=await in_daemon_thread(library_owners, own_env))
         await self._worker.reserve(self.task.attempt_number(rendezvous))
         return rendezvous
 

@@ -22,7 +22,7 @@ import gmg_tui
 from gmg_tui.cli import agent
 from gmg_tui.engine.attempts.local_host import LocalHost
 from gmg_tui.engine.launchers.launcher import Ssh
-from gmg_tui.model import AgentSpec, DdpSpec, NodesSpec, WorkerState
+from gmg_tui.model import AgentSpec, DdpSpec, JobRecord, NodesSpec, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import nodes_folders
 from tests.engine.harness import lives, program, running, spawn, spec_for, sweep_for
@@ -268,6 +268,18 @@ def test_no_cache_of_another_user_is_loaded_on_a_node(variable: str, tmp_path: P
     shutil.chown(scratch / "us", "nobody")
     with pytest.raises(GmgError, match=f"{scratch}/us belongs to nobody here"):
         check(environ)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+async def test_an_added_job_may_use_a_library_of_another_user_that_the_sessions_machine_has(
+    hosts: NodesSpec, tmp_path: Path
+) -> None:
+    (library := tmp_path / "library").mkdir()
+    shutil.chown(library, "nobody")
+    spec = sweep_for([{}], program(), cpu=1, nodes=hosts)
+    async with running(spec) as run:
+        await run.client.add_jobs(JobRecord(0, "added", {}, env={"PYTHONPATH": str(library)}))
+        assert (await run.until_done()).finished == 2
 
 
 async def test_a_node_without_the_working_directory_runs_no_script_of_the_same_name_at_home(
