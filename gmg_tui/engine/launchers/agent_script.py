@@ -63,10 +63,10 @@ PATH=$old; exec "$@"
 """
 """Searches its own programs in the system's folders first.
 
-`own` is true for files of root, this user, and users with `trusted` marks (`ownership.marks`); in a user namespace root's may seem to be another
-user's, as all of the system's. `owned` follows links as the kernel does, and is true if each component exists and is trusted: nobody
-else can then replace the path. PATH loses the folders of other users, as Slurm passes on the one of the session's machine. `find_own` finds the node's
-own gmg-tui, and its interpreter by the first line; pip writes `/bin/sh` there if the interpreter has a long path.
+`own` is true for files of root, this user, and users with `trusted` marks (`ownership.marks`); in a user namespace root's may
+seem to be another user's, as all of the system's. `owned` follows links as the kernel does, and is true if each component exists
+and is trusted: nobody else can then replace the path. PATH loses the folders of other users: Slurm passes on the session's.
+`find_own` finds the node's own gmg-tui, and its interpreter by the first line; pip writes `/bin/sh` there for a long path.
 """
 
 
