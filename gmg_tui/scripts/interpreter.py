@@ -28,7 +28,7 @@ _PACKAGE_FOLDERS = "lib/python3*/dist-packages", "local/lib/python3*/dist-packag
 _COMPILERS = "quadrants", "gstaichi", "taichi"
 """Genesis' compiler and its earlier names; each version compiles its own kernels."""
 _FIND_GENESIS = "import importlib.util, sys; sys.exit(importlib.util.find_spec('genesis') is None)"
-_LIBRARY_VARIABLES = "PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE"
+_LIBRARY_VARIABLES = "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE"
 _PRINT_MAJOR = "import sys; print(sys.version_info[0])"
 _FIND_INSTALLER = """
 import importlib.util as u, os, sysconfig

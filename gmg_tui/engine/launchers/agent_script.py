@@ -45,11 +45,14 @@ owned() {
 refuse() { echo "$1 is missing or another user's here: gmg-tui is not run" >&2; exit 1; };
 find_own() {
     g=$(PATH=$old; command -v gmg-tui); case $g in /*) ;; *) refuse gmg-tui;; esac;
-    owned "$g" || refuse "$g"; read -r first < "$g";
-    case $first in
-        */bin/env" "*) i=$(PATH=$old; command -v "${first##* }");;
-        */bin/sh) i=$(dirname "$(readlink -f "$g")")/python;;
-        *) i=${first#??}; i=${i%% *};;
+    owned "$g" || refuse "$g"; { read -r first; read -r second; } < "$g";
+    i=${first#??}; i=${i#"${i%%[! ]*}"};
+    case $i in
+        */env" "*) i=${i#*/env }; i=${i#-S }; i=${i%% *}; case $i in /*) ;; *) i=$(PATH=$old; command -v "$i");; esac;;
+        *) i=${i%% *};;
+    esac;
+    case $second in "'''exec' "*)
+        i=${second#"'''exec' "}; case $i in '"'*) i=${i#'"'}; i=${i%%'"'*};; *) i=${i%% *};; esac;;
     esac;
     case $i in /*) owned "$i";; *) false;; esac || refuse "the interpreter of $g";
 };
@@ -57,8 +60,8 @@ ours=FOLDERS; [ -z "$(printf %s "$old" | tr -d A-Za-z0-9_/.+:-)" ] || ours=:$old
 trusted=SEARCHED; new=; set -f; IFS=:;
 for folder in $old; do case $ours in *:"$folder":*) owned "$folder";; esac && new=$new:$folder; done;
 unset IFS; set +f; old=${new#:}; trusted=OWNERS;
-if owned PYTHON; then set -- COMMAND; else find_own; set -- "$i" "$g" agent; fi;
-"$1" -I -S -c CHECK >&2 || exit;
+g=; if owned PYTHON; then set -- COMMAND; else find_own; set -- "$g" agent; case ${i##*/} in py*) set -- "$i" "$@";; esac; fi;
+[ "$1" = "$g" ] || "$1" -I -S -c CHECK >&2 || exit;
 PATH=$old; exec "$@"
 """
 """Searches its own programs in the system's folders first.
@@ -66,7 +69,8 @@ PATH=$old; exec "$@"
 `own` is true for files of root, this user, and users with `trusted` marks (`ownership.marks`); in a user namespace root's may
 seem to be another user's, as all of the system's. `owned` follows links as the kernel does, and is true if each component exists
 and is trusted: nobody else can then replace the path. PATH loses the folders of other users: Slurm passes on the session's.
-`find_own` finds the node's own gmg-tui, and its interpreter by the first line; pip writes `/bin/sh` there for a long path.
+`find_own` finds the node's own gmg-tui, and its interpreter by the first line, or by the second, as pip writes it if the path is
+long. It may also be a user's own wrapper in another language.
 """
 
 

@@ -107,17 +107,26 @@ def test_the_nodes_own_gmg_tui_needs_a_trusted_interpreter(
     (tmp_path / "bin").mkdir()
     ours = tmp_path / "bin" / "gmg-tui"
     path = f"{tmp_path}/bin:{theirs.parent}:/usr/bin:/bin"
-    for first in (str(theirs), f"{theirs} -x", "/usr/bin/env python", "/bin/sh", "python", "/missing/python"):
+    for first in (
+        *(
+            str(theirs),
+            f" {theirs} -x",
+            "/usr/bin/env python",
+            f"/usr/bin/env -S {theirs} -P",
+            "python",
+            "/missing/python",
+        ),
+        *(f"/bin/sh\n'''exec' {theirs} \"$0\" \"$@\"", f'/bin/sh\n\'\'\'exec\' "{theirs}" "$0" "$@"'),
+    ):
         _program(ours, first, "gmg-tui")
         assert _run(script, PATH=path) == _refusal(f"the interpreter of {ours}"), first
+    _program(ours, "/bin/sh", "wrapper")
+    assert _run(script, PATH=path) == ("wrapper\n", "")
     shutil.chown(theirs.parent, "root")
-    _program(ours, f"{theirs} -x", "gmg-tui")
-    theirs.rename(theirs.with_name("other"))
-    _program(ours, f"{theirs.parent}/other -x", "gmg-tui")
-    assert _run(script, PATH=path) == ("theirs\n", "")
-    _program(ours.with_name("python"), "/bin/sh", "beside")
-    _program(ours, "/bin/sh", "gmg-tui")
-    assert _run(script, PATH=path) == ("beside\n", "")
+    theirs.rename(other := theirs.with_name("python3"))
+    for first in (f" {other} -x", "/usr/bin/env python3", f"/bin/sh\n'''exec' {other} \"$0\" \"$@\""):
+        _program(ours, first, "gmg-tui")
+        assert _run(script, PATH=path) == ("theirs\n", ""), first
 
 
 @pytest.mark.parametrize("way", ["PYTHONPATH", "pth", "link"])
