@@ -4,12 +4,10 @@ A lease is a listening UNIX socket with an abstract name (unix(7)): only one pro
 it, it needs no file or folder, and it ends with its process.
 """
 
-import secrets
 import socket
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 from msgspec import structs
 
@@ -23,7 +21,8 @@ Pause = Callable[[str, Sequence[str]], None]
 """Shows the wait reason and any changes, then sleeps for a while."""
 
 PREFIX = "gmg-tui-lease-"
-_UNIX_SOCKETS = Path("/proc/net/unix")
+_MAX_SHARES = 64
+"""Maximum sessions that share a GPU's lease; further ones run without."""
 _BACKLOG = 128
 _RETRY_S = 0.01
 _CHOOSING, _COLLECTING = "choosing", "collecting-"
@@ -46,16 +45,11 @@ class Leases:
         if (held := self._held.get(uuid)) is not None:
             _drain(held)
             return True
-        lease = socket.socket(socket.AF_UNIX)
-        lease.setblocking(False)
-        try:
-            lease.bind(f"\0{PREFIX}{uuid}{f'+{secrets.token_hex(8)}' if shared else ''}")
-            lease.listen(_BACKLOG)
-        except OSError:
-            lease.close()
+        exclusive, shares = f"\0{PREFIX}{uuid}", _shares(uuid)
+        lease = _listen(shares if shared else (exclusive,))
+        if lease is None:
             return False
-        others = _lease_names(uuid) - {lease.getsockname()}
-        if others if not shared else f"\0{PREFIX}{uuid}".encode() in others:
+        if any(map(_is_held, (exclusive,) if shared else shares)):
             lease.close()
             return False
         self._held[uuid] = lease
@@ -203,7 +197,7 @@ def _lease_use(uuid: str) -> Use:
 def holders(uuid: str) -> tuple[int, ...]:
     """Returns the PIDs, if visible here, of the processes that hold the lease of a GPU."""
     pids = []
-    for name in sorted(_lease_names(uuid)):
+    for name in (f"\0{PREFIX}{uuid}", *_shares(uuid)):
         with suppress(OSError), socket.socket(socket.AF_UNIX) as client:  # released, or too many ask at once
             client.setblocking(False)
             client.connect(name)
@@ -211,13 +205,35 @@ def holders(uuid: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(filter(None, pids)))
 
 
-def _lease_names(uuid: str) -> set[bytes]:
-    """Returns the names of the sockets that are leases of a GPU."""
-    name = f"@{PREFIX}{uuid}".encode()
-    with suppress(OSError):
-        words = (line.rpartition(b" ")[2] for line in _UNIX_SOCKETS.read_bytes().splitlines())
-        return {b"\0" + word[1:] for word in words if word == name or word.startswith(name + b"+")}
-    return set()
+def _shares(uuid: str) -> list[str]:
+    """Returns the names of shared leases of a GPU: few, as reading all names in use takes long if another user has many."""
+    return [f"\0{PREFIX}{uuid}+{number}" for number in range(_MAX_SHARES)]
+
+
+def _listen(names: Iterable[str]) -> socket.socket | None:
+    """Returns a socket that listens at the first name not in use; None if all are."""
+    lease = socket.socket(socket.AF_UNIX)
+    lease.setblocking(False)
+    for name in names:
+        with suppress(OSError):
+            lease.bind(name)
+            lease.listen(_BACKLOG)
+            return lease
+    lease.close()
+    return None
+
+
+def _is_held(name: str) -> bool:
+    """True if a process holds the lease with this name."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.setblocking(False)
+        try:
+            client.connect(name)
+        except ConnectionRefusedError:
+            return False
+        except OSError:  # too many ask at once
+            return True
+        return True
 
 
 def _drain(lease: socket.socket) -> None:

@@ -136,6 +136,19 @@ def test_a_leased_gpu_is_not_free_and_a_plain_run_shares_its_lease() -> None:
     assert len(gpus(4).wait(4, 0.0, never)) == 4
 
 
+def test_the_number_of_sessions_that_share_a_gpu_is_limited() -> None:
+    """So that nobody has to read the names of all sockets, of which another user may have any number."""
+    sharing = [Leases() for _ in range(leases_module._MAX_SHARES)]
+    assert all(leases.acquire("GPU-0", shared=True) for leases in sharing)
+    assert not Leases().acquire("GPU-0", shared=True)
+    for leases in sharing[:-1]:
+        leases.release("GPU-0")
+    assert not (one := Leases()).acquire("GPU-0")
+    sharing[-1].release("GPU-0")
+    assert one.acquire("GPU-0")
+    assert not Leases().acquire("GPU-0", shared=True)
+
+
 def test_a_lease_answers_however_often_it_was_asked() -> None:
     leases = Leases()
     assert leases.acquire("GPU-0")
