@@ -72,7 +72,8 @@ def _load_figures(load: Load, coreless_pct: float) -> Iterator[str]:
 
 
 _STACK = re.compile(r"^Current thread .*\n((?:  .*\n?)+)", re.MULTILINE)
-_FRAME = re.compile(r'^  File "(.+)", line (\d{1,9}) in (.+)', re.MULTILINE)
+_FRAME = re.compile(r'^  File "(.{1,4096})", line (\d{1,9}) in (.{1,200})', re.MULTILINE)
+"""Cuts longer names, which only a script that writes stacks of its own can have."""
 _LIBRARY = re.compile(r"^<|/(?:site|dist)-packages/|/lib/python3|/gmg_(?:probe|reports)\.py$")
 _PROBE = re.compile(r"/gmg_probe\.py$")
 """The probe's file; its function `step` wraps the simulator's."""

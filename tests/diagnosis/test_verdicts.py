@@ -149,3 +149,6 @@ def test_the_hot_spot_is_the_innermost_function_of_the_script_outside_of_steps()
     ]
     assert find_hot_spot("\n".join(stacks)) == HotSpot("compute_reward", "/home/me/train.py", 212, 75.0, 4, 50.0)
     assert find_hot_spot("\n".join(stacks[-4:])) is find_hot_spot("") is None
+    named = find_hot_spot(f'Current thread 0x1:\n  File "/x.py", line 3 in {"a" * 10**6}\n')
+    assert named is not None
+    assert len(named.function) == 200

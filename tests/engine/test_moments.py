@@ -267,6 +267,20 @@ async def test_a_hung_working_directory_stops_neither_the_engine_nor_a_kill(tmp_
         await run.until_state("cpu0", STOPPED)
 
 
+async def test_a_worker_that_calls_itself_env_does_not_wait_for_its_working_directory(tmp_path: Path) -> None:
+    (script := tmp_path / "script.py").write_text("""
+import ctypes, time
+ctypes.CDLL(None).prctl(15, b"env")  # PR_SET_NAME
+for number in range(100):
+    print("line", number, flush=True)
+    time.sleep(0.1)
+time.sleep(600)
+""")
+    async with running(spec_for(script=str(script))) as run:
+        await run.until(lambda _: run.worker("cpu0").log_lines >= 100)
+        assert run.worker("cpu0").state is WorkerState.RUNNING
+
+
 async def test_a_working_directory_that_is_gone_is_named_and_no_folder_of_the_probe_stays(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()

@@ -192,7 +192,7 @@ class LocalAttempt:
     async def _watch_entry(self) -> None:
         """Shows the wait for the working directory until the process has entered it."""
         await asyncio.sleep(_ENTRY_CHECK_INTERVAL_S)
-        while self._process.is_entering:
+        while self._process.is_entering and not self.readings.output_bytes:  # a worker may call itself `env`
             self._is_entering = True
             self._worker.set_wait_reason(f"for the working directory {self._host.spec.cwd}")
             await asyncio.sleep(_ENTRY_CHECK_INTERVAL_S)
