@@ -9,9 +9,10 @@ import fcntl
 import os
 import pwd
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -21,6 +22,8 @@ from gmg_tui.machine.ownership import administrators, components, is_own_group, 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAX_LISTED_ENTRIES = 10_000
 """Maximum entries to read in a shared folder, and in any folder per pass."""
+_MAX_SEARCH_S = 2.0
+"""Maximum seconds to search a shared folder."""
 _MAX_REMOVED_ENTRIES = 100_000
 """Maximum entries to remove from an abandoned folder."""
 _MAX_CREATE_ATTEMPTS = 10
@@ -185,14 +188,16 @@ def make_locked(path: Path) -> OpenFolder:
 def remove_abandoned(parent: Path, prefix: str, is_wanted: Callable[[str, int], bool] | None = None) -> None:
     """Removes this user's unlocked private folders in `parent` with this prefix, unless `is_wanted(name, descriptor)`.
 
-    Others can neither move a private folder here nor rename one, except in a `parent` that is not safe to share.
+    Others can neither move a private folder here nor rename one, except in a `parent` that is not safe to share. They may
+    have made any number of entries: stops after `_MAX_SEARCH_S`.
     """
     if distrust(parent, shared=True) is not None:
         return
+    until = time.monotonic() + _MAX_SEARCH_S
     with suppress(OSError), os.scandir(parent) as entries:
-        # Others may have made any number of entries.
-        named = (entry for entry in entries if entry.name.startswith(prefix))
-        for entry in islice(filter(_is_own, named), _MAX_LISTED_ENTRIES):
+        for entry in takewhile(lambda _: time.monotonic() < until, entries):
+            if not (entry.name.startswith(prefix) and _is_own(entry)):
+                continue
             if (folder := _lock(Path(entry.path))) is not None:
                 if is_wanted is not None and is_wanted(entry.name, folder.descriptor):
                     os.close(folder.descriptor)

@@ -1,5 +1,6 @@
 """The Python stacks of workers and ranks: written by their own interpreters, or why there are none."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -8,7 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gmg_tui.model import WorkerState
+from gmg_tui.engine.attempts.stacks import stacks_of
+from gmg_tui.model import Stacks, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import probe
 
@@ -77,6 +79,35 @@ def _python(folder: Path, code: str, **env: str) -> str:
         [sys.executable, "-c", code], env={**os.environ, **env, **added}, capture_output=True, text=True, check=True
     )
     return ended.stdout + ended.stderr
+
+
+_ENDING = """
+import os, signal, sys, time
+stacks = os.path.join(os.environ["GMG_PROBE_DIR"], "stacks")
+print("up", flush=True)
+while not os.path.getsize(stacks):
+    time.sleep(0.01)
+signal.signal(46, signal.SIG_DFL)  # as for a program that it executes
+sys.stdin.read()
+"""
+
+
+def test_sampling_kills_no_process_that_no_longer_handles_the_signal(tmp_path: Path) -> None:
+    env = {**os.environ, probe.FOLDER_VARIABLES[0]: str(tmp_path)} | probe.python_path({})
+    command = (sys.executable, "-c", _ENDING)
+    with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        stacks = asyncio.run(stacks_of(process.pid, tmp_path, Stacks("cpu0"), 20))
+        assert stacks.text.count("most recent call first") >= 1
+        assert process.poll() is None
+    assert process.returncode == 0
+
+
+def test_the_signal_is_ignored_once_python_has_ended(tmp_path: Path) -> None:
+    """Libraries may take seconds then, for example to save or to release a GPU."""
+    code = "import faulthandler, os; faulthandler.unregister(46); os.kill(os.getpid(), 46); print('lives')"
+    assert _python(tmp_path, code) == "lives\n"
 
 
 def test_a_script_does_not_see_our_path_entry(tmp_path: Path) -> None:

@@ -165,10 +165,15 @@ def test_every_folder_and_link_on_the_way_counts(shared: Path, tmp_path: Path, m
 
 
 def test_no_number_of_other_entries_hides_abandoned_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their number only takes time, which is limited."""
     monkeypatch.setattr(folders, "_MAX_LISTED_ENTRIES", 2)
     os.close(make_locked(tmp_path / "x-1").descriptor)
     for number in range(20):
         (tmp_path / str(number)).touch()
+    with monkeypatch.context() as patched:
+        patched.setattr(folders, "_MAX_SEARCH_S", 0.0)
+        remove_abandoned(tmp_path, "x-")
+    assert len([*tmp_path.iterdir()]) == 21
     remove_abandoned(tmp_path, "x-")
     assert len([*tmp_path.iterdir()]) == 20
 

@@ -62,10 +62,16 @@ def _request(proc: Proc, file: Path, count: int) -> str | None:
 
 def _read_answer(proc: Proc, stream: BinaryIO, count: int) -> str:
     start = os.fstat(stream.fileno()).st_size
-    for number in range(count):
-        if not processes.send_signal(proc, gmg_probe.STACK_SIGNAL):
-            return ""
-        time.sleep(_GAP_S if number < count - 1 else 0.0)
+    sent = 0
+    while sent < count:
+        # At its end, and if it executes another program, Python restores the default: to kill the process.
+        is_handled = processes.handles_signal(proc.pid, gmg_probe.STACK_SIGNAL)
+        if not is_handled or not processes.send_signal(proc, gmg_probe.STACK_SIGNAL):
+            break
+        sent += 1
+        time.sleep(_GAP_S if sent < count else 0.0)
+    if not sent:
+        return ""
     deadline = time.monotonic() + _ANSWER_TIMEOUT_S
     size, grown_at = start, time.monotonic()
     while time.monotonic() < deadline:

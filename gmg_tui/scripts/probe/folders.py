@@ -11,6 +11,7 @@ from contextlib import ExitStack, suppress
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
+from threading import Thread
 
 from gmg_tui.machine.folders import OpenFolder, make_locked, remove_abandoned, runtime_folder
 from gmg_tui.model import Checkpoint
@@ -36,10 +37,10 @@ def make_folders(session: Path) -> list[OpenFolder]:
     """Creates folders for an attempt of the session in the folder `session`: one in memory if possible, and a spare one.
 
     Both are private to the user and have the same name. The first may be removed during the attempt, as by systemd at the
-    user's last logout. First removes folders of killed engines. Returns no folder if none can be created, or all disks are
+    user's last logout. Also starts to remove folders of killed engines. Returns no folder if none can be created, or all disks are
     full: the attempt then runs without a probe.
     """
-    _remove_abandoned(session)
+    _start_removal(session)
     name = _prefix(session) + secrets.token_hex(_RANDOM_CHARS // 2)
     first = next(filter(None, (_make(parent / name) for parent in _parents())), None)
     has_spare = first is not None and first.path.parent != _SPARE_PARENT
@@ -78,10 +79,17 @@ def _parents() -> tuple[Path, ...]:
     return tuple(dict.fromkeys(shared if own is None else (own, *shared)))
 
 
-@cache  # once per engine
-def _remove_abandoned(session: Path) -> None:
-    """Removes the folders of the session's killed engines, and after a day also folders of other sessions, which may be resumed, too."""
+@cache
+def _start_removal(session: Path) -> None:
+    """Removes, once per engine, the folders of the session's killed engines, and those of others that are a day old.
 
+    The latter may be resumed. Does not wait, as other users may have made any number of such names.
+    """
+    with suppress(RuntimeError):  # no thread can be started
+        Thread(target=_remove_abandoned, args=(session,), daemon=True).start()
+
+
+def _remove_abandoned(session: Path) -> None:
     def is_wanted(name: str, folder: int) -> bool:
         is_recent = time.time() - os.fstat(folder).st_mtime < MAX_FOLDER_AGE_S
         return is_recent and name[:-_RANDOM_CHARS] != _prefix(session)

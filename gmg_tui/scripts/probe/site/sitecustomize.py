@@ -12,12 +12,14 @@ def _start():
     folder = os.environ.get("GMG_PROBE_DIR")
     if folder:
         import faulthandler
+        import signal
 
         import gmg_probe
         import gmg_reports
 
         gmg_probe.start(folder, gmg_reports)
         stacks = open(gmg_probe.open_file(gmg_probe.STACKS, os.O_WRONLY | os.O_APPEND), "ab")  # noqa: SIM115 - open until the end
+        signal.signal(gmg_probe.STACK_SIGNAL, signal.SIG_IGN)  # restored at Python's end, where the default would kill
         faulthandler.register(gmg_probe.STACK_SIGNAL, file=stacks, all_threads=True, chain=False)
 
 
