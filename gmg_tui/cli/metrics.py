@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import logging
+import os
 import re
 import signal
 import socket
@@ -142,14 +143,23 @@ def _write(path: Path, registry: CollectorRegistry) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: stop_requested.set())
     note(f"gmg-tui: metrics in {path}, every {_WRITE_INTERVAL_S:.0f} s")
-    written = None
     try:
-        while not stop_requested.is_set():
-            written = write_atomic(path, generate_latest(registry), mode=0o644)
-            stop_requested.wait(_WRITE_INTERVAL_S)
+        written: os.stat_result | None = write_atomic(path, generate_latest(registry), mode=0o644)
     except OSError as error:
         raise GmgError(f"--textfile {path}: cannot be written: {error.strerror}", 1) from error
-    finally:
-        if written is not None:
-            with suppress(OSError):  # the folder or the file has been replaced
-                remove_written(path, written)
+    while not stop_requested.wait(_WRITE_INTERVAL_S):
+        try:
+            written = write_atomic(path, generate_latest(registry), mode=0o644)
+        except OSError as error:  # a full disk may have room later
+            if written is not None:
+                note(f"gmg-tui: {path} cannot be written: {error.strerror}; trying again")
+            _remove(path, written)
+            written = None
+    _remove(path, written)
+
+
+def _remove(path: Path, written: os.stat_result | None) -> None:
+    """Removes the file with old metrics."""
+    if written is not None:
+        with suppress(OSError):  # the folder or the file has been replaced
+            remove_written(path, written)

@@ -3,10 +3,11 @@
 import os
 import socket
 import stat
+import time
 import zipfile
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,8 +18,8 @@ from gmg_tui.model import Attempt, Checkpoint, merge_checkpoints
 
 MAX_CHECKPOINTS = 20
 """Maximum checkpoints to keep per attempt, the newest, unless it began with more."""
-MAX_ENTRIES = 10_000
-"""Folder entries to search for a renamed file."""
+_MAX_SEARCH_S = 5.0
+"""Seconds to search for a renamed file, among any number of other users' files."""
 _MAX_SKEW_S = 600.0
 """Difference allowed between the clocks of a node and of a disk."""
 
@@ -109,7 +110,8 @@ def _current_path(checkpoint: Checkpoint) -> str:
     path = Path(checkpoint.path)
     if not path.exists():
         with suppress(OSError), os.scandir(path.parent) as entries:
-            for entry in islice(entries, MAX_ENTRIES):
+            until = time.monotonic() + _MAX_SEARCH_S
+            for entry in takewhile(lambda _: time.monotonic() < until, entries):
                 if entry.inode() == checkpoint.inode:
                     return entry.path
     return str(path)

@@ -294,6 +294,8 @@ def test_a_renamed_file_is_found_and_an_export_comes_last(tmp_path: Path, is_ren
         Checkpoint(str(export), 2.0, 6, export.stat().st_ino, is_export=True),
     )
     if is_renamed:
+        for number in range(12_000):  # as by another user in a folder of all users
+            os.link(export, tmp_path / str(number))
         state.rename(tmp_path / "state.pt")
     found = newest_intact(saved, _TRUST)
     assert isinstance(found, Checkpoint)

@@ -1,8 +1,10 @@
 """The command `metrics`: address, end, and invalid input."""
 
 import asyncio
+import errno
 import http.client
 import os
+import signal
 import socket
 import stat
 import sys
@@ -14,6 +16,8 @@ import psutil
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from gmg_tui.cli import metrics as command
+from gmg_tui.machine.files import write_atomic
 from gmg_tui.results import prometheus as collector
 from gmg_tui.results.prometheus import SessionsCollector
 from tests.cli.scripted import ScriptedEngine, in_process
@@ -57,6 +61,32 @@ def test_a_file_that_has_replaced_the_text_file_stays(tmp_path: Path) -> None:
         target.unlink()
         target.write_text("another's")
     assert target.read_text() == "another's"
+
+
+def test_the_text_file_is_written_again_once_its_disk_has_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, full, writes = tmp_path / "gmg.prom", OSError(errno.ENOSPC, "No space left on device"), list[bool]()
+
+    def write(path: Path, data: bytes, mode: int) -> os.stat_result:
+        writes.append(path.exists())
+        if len(writes) in (2, 3):
+            raise full
+        if len(writes) == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return write_atomic(path, data, mode=mode)
+
+    monkeypatch.setattr(command, "write_atomic", write)
+    monkeypatch.setattr(command, "_WRITE_INTERVAL_S", 0.01)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        command._write(file, CollectorRegistry())
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert writes == [False, True, False, False], "old metrics do not pass for current ones"
+    assert not file.exists()
+    assert capsys.readouterr().err.count("No space left on device; trying again") == 1
 
 
 def test_a_port_in_use_is_reported_in_one_line() -> None:
