@@ -57,7 +57,7 @@ def owners(*paths: str | Path) -> Iterator[tuple[Path, int]]:
 
 
 def marks(owned: Iterable[tuple[Path, int]]) -> list[str]:
-    """Returns the marks by which other machines know the users in `owned` (see `owners`), as `known_as` does there.
+    """Returns marks of the users in `owned` (see `owners`) for other machines, which compare them with `known_as`.
 
     This user's name may be another's there, unless the ID is the same, too. Any other user is known by name, and by ID
     where it has no name, as on nodes that know few users, or in a container.

@@ -56,7 +56,7 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     cwd_owners: tuple[str, ...] = ()
     """The owners of the folder they start in, and of its parents."""
     import_paths: tuple[str, ...] = ()
-    """Existing paths on the session's machine from which they import Python modules."""
+    """Their existing Python import paths on the session's machine."""
 
 
 class NodeView(Struct, frozen=True, omit_defaults=True):

@@ -1,4 +1,4 @@
-"""The paths from which an interpreter imports.
+"""An interpreter's import paths.
 
 The text of this file also runs in other interpreters, any Python 3, without their packages and environment (`-I -S`), as
 other users may have made these on a node.
@@ -23,7 +23,7 @@ _CODE_SUFFIXES = (".py", ".pyc", ".so")
 
 
 def import_paths(folder: str, module: str, environ: "Mapping[str, str]") -> "list[str]":
-    """Returns the absolute paths from which this interpreter imports, for code in `folder`; some may be missing.
+    """Returns this interpreter's absolute import paths for code in `folder`; some may be missing.
 
     These are its own, those of `module`, if it is not empty, which is run in `folder`, and those of linked modules, of `.pth`
     files (see Python's module `site`) and of packages in editable mode (PEP 610). Imports nothing.

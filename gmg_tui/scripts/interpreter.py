@@ -114,7 +114,7 @@ def has_genesis(python: str) -> bool:
 def import_paths_of(python: str, folder: str, module: str | None, env: Mapping[str, str]) -> tuple[str, ...]:
     """Returns the result of `import_paths` in another interpreter with the environment `env`.
 
-    `folder` is the script's, or the one in which a `module` is run. Imports only from the standard library. Raises `GmgError`.
+    `folder` is the script's, or the working directory of a `module`. Imports only from the standard library. Raises `GmgError`.
     """
     call = f"import_paths({folder!r}, {(module or '').partition('.')[0]!r}, os.environ)"
     program = f"{inspect.getsource(import_paths)}\nsys.stdout.buffer.write(b'\\0'.join(map(os.fsencode, {call})))"

@@ -34,7 +34,7 @@ _KILL_TIMEOUT_S = 5.0
 """Timeout for killed processes to exit: a process waiting for a driver may never do so."""
 _POLL_S, _END_POLL_S = 0.05, 0.5
 _MAX_AHEAD_S = 60.0
-"""Seconds by which a time in a store may be later than now, as clocks differ."""
+"""Maximum seconds that a time in a store may be later than now, as clocks differ."""
 _STORE_TIMEOUT_S = 2.0
 """Timeout for reading a store."""
 _MAX_COMMAND_CHARS = 200

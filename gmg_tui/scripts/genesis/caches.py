@@ -77,12 +77,12 @@ def _kernel_caches(environ: Mapping[str, str], cwd: str) -> list[Path]:
 
 
 def cache_folders(environ: Mapping[str, str], cwd: str) -> list[Path]:
-    """Returns the folders from which Genesis loads code: kernels, and pickled meshes (1.4.5: genesis/utils/cache.py)."""
+    """Returns the folders whose files Genesis runs: kernels, and pickled meshes (1.4.5: genesis/utils/cache.py)."""
     return [*filter(None, (mesh_cache(environ, cwd),)), *_kernel_caches(environ, cwd)]
 
 
 def make_caches(environ: Mapping[str, str], cwd: str) -> None:
-    """Creates the missing caches that another user could create first, as far as possible."""
+    """Tries to create the missing caches that another user could create first."""
     for folder in cache_folders(environ, cwd):
         with suppress(OSError):
             if not folder.exists() and distrust(folder) is not None:

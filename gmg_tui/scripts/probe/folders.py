@@ -37,8 +37,8 @@ def make_folders(session: Path) -> list[OpenFolder]:
     """Creates folders for an attempt of the session in the folder `session`: one in memory if possible, and a spare one.
 
     Both are private to the user and have the same name. The first may be removed during the attempt, as by systemd at the
-    user's last logout. Also starts to remove folders of killed engines. Returns no folder if none can be created, or all disks are
-    full: the attempt then runs without a probe.
+    user's last logout. Also starts to remove folders of killed engines. Returns no folder if none can be created, or all
+    disks are full: the attempt then runs without a probe.
     """
     _start_removal(session)
     name = _prefix(session) + secrets.token_hex(_RANDOM_CHARS // 2)
