@@ -1,6 +1,8 @@
 """An attempt's life under commands and events of its process in every order, with neither a process nor a clock."""
 
 import asyncio
+import errno
+import os
 import selectors
 import signal
 from collections.abc import Sequence
@@ -22,6 +24,7 @@ from hypothesis.stateful import (
 
 from gmg_tui.engine.attempts import local_attempt
 from gmg_tui.engine.attempts.attempt import Life, Outcome, Stop, StopCause, Task
+from gmg_tui.engine.attempts.failure import outcome_of_failed_start
 from gmg_tui.engine.attempts.gate import Gate
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
 from gmg_tui.engine.attempts.local_host import Launch
@@ -371,3 +374,19 @@ def test_what_ended_in_this_moment_is_not_signalled() -> None:
     life.dies(0, 0)
     life.stop(False, StopCause.COMMAND, 3)
     life.teardown()
+
+
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [
+        *((number, True) for number in (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)),
+        *((number, False) for number in (errno.ENOENT, errno.EACCES, errno.E2BIG)),
+        (RuntimeError("can't start new thread"), True),
+    ],
+)
+def test_a_job_that_finds_no_room_for_a_process_runs_again(error: int | RuntimeError, again: bool) -> None:
+    known = error if isinstance(error, RuntimeError) else OSError(error, os.strerror(error))
+    outcome = outcome_of_failed_start("python", known)
+    assert outcome.failure is not None
+    assert outcome.failure.reason.startswith("cannot start python: ")
+    assert (outcome.unprepared, outcome.unready) == (again, outcome.failure.reason if again else None)

@@ -1,6 +1,7 @@
 """Determines why an attempt failed, from its output, a rank's error file and the GPU's health."""
 
 import asyncio
+import errno
 import logging
 import os
 import re
@@ -24,6 +25,8 @@ _DISK_TIMEOUT_S = 10.0
 """Time limit for reading a rank's error file."""
 _REJECTION = re.compile(r"unrecogni[sz]ed|no such option|unknown", re.IGNORECASE)
 """Words with which argparse, Click and getopt reject an unknown option."""
+_EXHAUSTED = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+"""Errors of fork(2) and pipe(2) that pass once others end."""
 
 
 class DriverSilentError(NvmlUnavailable):
@@ -78,6 +81,15 @@ def preparation_failure(error: NvmlUnavailable | GmgError) -> Failure:
     """Returns the failure of an attempt that could not be prepared."""
     kind = FailureKind.DEVICE if isinstance(error, NvmlUnavailable) else FailureKind.CONFIG
     return Failure(FailureKind.DRIVER if isinstance(error, DriverSilentError) else kind, str(error), "")
+
+
+def outcome_of_failed_start(program: str, error: OSError | RuntimeError) -> Outcome:
+    """Returns the outcome of an attempt whose process could not be started; a job runs again if only the machine was full."""
+    reason = f"cannot start {program}: {(error.strerror or error) if isinstance(error, OSError) else error}"
+    if isinstance(error, OSError) and error.errno not in _EXHAUSTED:
+        return Outcome(Failure(FailureKind.CONFIG, reason, ""))
+    advice = "too many processes, too many open files or too little memory: see `ulimit -a`, and the container's limits"
+    return Outcome(Failure(FailureKind.UNKNOWN, reason, advice), unprepared=True, unready=reason)
 
 
 def blame_gpu(failure: Failure, sample: GpuSample | None) -> Failure:

@@ -16,7 +16,7 @@ from msgspec import structs
 from gmg_tui import model
 from gmg_tui.diagnosis.facts import Facts
 from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, StopCause, outcome_without_process
-from gmg_tui.engine.attempts.failure import blame_gpu, outcome_of, preparation_failure
+from gmg_tui.engine.attempts.failure import blame_gpu, outcome_of, outcome_of_failed_start, preparation_failure
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
 from gmg_tui.engine.attempts.process import KILL_STEPS, LEFTOVER_STEPS, SIGTERM_EXIT_CODES, Process, wait_for_leftovers
 from gmg_tui.engine.attempts.readings import Readings
@@ -28,7 +28,7 @@ from gmg_tui.machine.gpu.nvml import NvmlUnavailable
 from gmg_tui.machine.processes import Table
 from gmg_tui.model import Curve, Details, GpuSample, Phase, Stacks, WorkerState, units
 from gmg_tui.model.errors import GmgError
-from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
+from gmg_tui.scripts.genesis.output.failures import FailureKind
 from gmg_tui.scripts.probe.counts import Counts
 
 if TYPE_CHECKING:
@@ -154,8 +154,7 @@ class LocalAttempt:
             await self._process.start(launch.command, cwd=self._host.spec.cwd, env=env, cores=launch.cores)
         except (OSError, RuntimeError) as error:
             self.life = Life.CLEARED
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            return Outcome(Failure(FailureKind.CONFIG, f"cannot start {launch.command[0]}: {reason}", ""))
+            return outcome_of_failed_start(launch.command[0], error)
         pid = self._process.pid
         readings.watch_ram(self._host.memory_of(pid))
         _log.info("%s: attempt %d is process %d", self.slot.name, launch.number, pid)

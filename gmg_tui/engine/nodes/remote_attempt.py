@@ -231,7 +231,7 @@ class RemoteAttempt:
         if outcome.cause is not None and not is_timeout:
             stopped_by_node = Outcome(Failure(FailureKind.UNKNOWN, f"stopped by {self._node.name}", ""))
             outcome = outcome._replace(cause=stop.cause) if stop is not None else stopped_by_node
-        if self.life is not Life.PREPARING:
+        if self._has_process:
             outcome = outcome._replace(unprepared=False, unready=None)
         running_s = min(outcome.running_s, clock.now() - self._assigned_at)
         return outcome._replace(running_s=running_s, final=False, retry=False)

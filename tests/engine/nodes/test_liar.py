@@ -254,13 +254,16 @@ async def test_a_job_continues_on_a_lost_node_that_is_back_before_its_process_mu
         assert (await running).unready == "n1 was lost"
 
 
-async def test_an_attempt_is_no_longer_healthy_or_unready_than_its_engine_saw() -> None:
+@pytest.mark.parametrize(("pid", "unready"), [(1, None), (None, "GPU busy")])
+async def test_an_attempt_is_no_longer_healthy_or_unready_than_its_engine_saw(
+    pid: int | None, unready: str | None
+) -> None:
     async with _attempt(Task((), {}, 0, 1)) as (attempt, running):
         end = Outcome(Failure(FailureKind.UNKNOWN, "", ""), running_s=1e9, unprepared=True, unready="GPU busy")
-        attempt.apply_report(_report(attempt, end, number=1, pid=1, exit_code=1))
+        attempt.apply_report(_report(attempt, end, number=1, pid=pid, exit_code=1))
         outcome = await running
         assert outcome.running_s < HEALTHY_S
-        assert (outcome.unprepared, outcome.unready) == (False, None)
+        assert (outcome.unprepared, outcome.unready) == (pid is None, unready)
 
 
 @pytest.mark.parametrize("kind", ["leaves"], indirect=True)
