@@ -3,10 +3,9 @@
 import os
 from collections.abc import Collection
 from concurrent.futures import Future, wait
-from pathlib import Path
 
 from gmg_tui.machine.blocking_calls import begin
-from gmg_tui.machine.processes import Proc, read_variable, scan
+from gmg_tui.machine.processes import Proc, is_own, read_variable, scan
 
 _TIMEOUT_S = 1.0
 """Timeout for reading all environments."""
@@ -26,7 +25,7 @@ def find_marked(name: str, value: str, known: Collection[Proc] = ()) -> list[Pro
         pid = running[pid].parent
     reads = dict[tuple[int, int], Future[bool]]()
     for process in running.values():
-        if process.pid in spared or process.key in found | _blocking or not _is_own(process.pid):
+        if process.pid in spared or process.key in found | _blocking or not is_own(process.pid):
             continue
         try:
             reads[process.key] = begin(_has, process.pid, name, value)
@@ -37,14 +36,6 @@ def find_marked(name: str, value: str, known: Collection[Proc] = ()) -> list[Pro
     found.update(key for key, read in reads.items() if read in done and read.result())
     _blocking.update(key for key, read in reads.items() if read not in done)
     return [process for process in running.values() if process.key in found and process.is_alive]
-
-
-def _is_own(pid: int) -> bool:
-    """True if the process belongs to this user."""
-    try:
-        return Path(f"/proc/{pid}").stat().st_uid == os.getuid()
-    except OSError:  # it has ended
-        return False
 
 
 def _has(pid: int, name: str, value: str) -> bool:

@@ -125,6 +125,12 @@ def wait_count(pid: int) -> int:
     return int(_status(pid, b"voluntary_ctxt_switches:") or 0)
 
 
+def is_own(pid: int) -> bool:
+    """True if a process has only this user's IDs; a set-user-ID program may do what another user wants."""
+    user_ids = _status(pid, b"Uid:")
+    return user_ids is not None and {*user_ids.split()} == {b"%d" % os.getuid()}
+
+
 def _status(pid: int, name: bytes) -> bytes | None:
     """Returns a field of `/proc/PID/status`, empty if missing; None if the process is gone."""
     try:

@@ -26,7 +26,7 @@ from gmg_tui.machine.folders import (
     state_folder,
 )
 from gmg_tui.machine.ownership import user_name
-from gmg_tui.machine.processes import peer_credentials
+from gmg_tui.machine.processes import is_own, peer_credentials
 from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
 
@@ -299,6 +299,6 @@ def _is_standard_error(matches: Callable[[str], bool]) -> bool:
     for name in os.listdir("/proc"):  # noqa: PTH208 - faster
         if name.isdigit() and int(name) != os.getpid():
             with suppress(OSError):  # ended, or another user's
-                if matches(f"/proc/{name}/fd/2"):
+                if matches(f"/proc/{name}/fd/2") and is_own(int(name)):  # others choose the text of their links
                     return True
     return False

@@ -86,3 +86,18 @@ def test_an_engine_is_alive_although_its_log_was_removed_or_cannot_be_opened(tmp
         assert sessions.is_locked(folder)
         engine.kill()
     assert not sessions.is_locked(folder)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to become another user")
+@pytest.mark.parametrize("ids", [("--reuid=4242", "--clear-groups"), ("--ruid=4242",)], ids=["other", "set-user-ID"])
+def test_another_users_process_is_no_engine(ids: tuple[str, ...], tmp_path: Path) -> None:
+    """In a mount namespace of their own, others may have a file at any path."""
+    log = tmp_path / sessions.ENGINE_LOG
+    command = ["setpriv", *ids, "sh", "-c", "echo; exec sleep 600"]
+    with log.open("ab") as file, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # it has the other IDs
+        log.unlink()
+        is_locked = sessions.is_locked(tmp_path)
+        process.kill()
+    assert not is_locked
