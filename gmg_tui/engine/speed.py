@@ -31,6 +31,7 @@ _AVERAGING_S = 10
 _MIN_SHARER_MIB = 256.0
 _MIN_STRAGGLE_PCT = 20.0
 _MAX_TUNINGS_READ = 20
+_STORE_TIMEOUT_S = 1.0
 
 
 async def facts_of(slot: EngineSlot, group: Iterable[EngineSlot], owners: dict[int, str], spec: RunSpec) -> SpeedFacts:
@@ -161,7 +162,7 @@ def tuned_envs(program: tuple[bool, str], gpu: str | None) -> int | None:
         return tune is not None and tune.metric == FPS and "env" in tune.variable.lower() and is_same
 
     for entry in [entry for entry in list_sessions() if is_match(entry.record.session)][:_MAX_TUNINGS_READ]:
-        with suppress(StoreError), open_store(entry.folder / STORE) as stored:
+        with suppress(StoreError), open_store(entry.folder / STORE, _STORE_TIMEOUT_S) as stored:
             snapshot = stored.last_snapshot
             tuning = snapshot.tuning if snapshot is not None else None
             if tuning is not None and tuning.answer.recommended is not None:

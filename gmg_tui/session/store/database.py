@@ -135,8 +135,9 @@ CREATE TABLE attempts (
     job INTEGER, number INTEGER, rank INTEGER, record TEXT NOT NULL, PRIMARY KEY (job, number, rank)
 ) WITHOUT ROWID;
 CREATE TABLE curves (job INTEGER, number INTEGER, rank INTEGER, record TEXT NOT NULL, PRIMARY KEY (job, number, rank));
-CREATE TABLE metrics ({", ".join(MetricsRow._fields)});
+CREATE TABLE metrics ({", ".join(MetricsRow._fields)})
 """
+_STATEMENTS = [statement.strip() for statement in _TABLES.split(";")]
 
 _PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
 _PUT_JOB = """
@@ -248,8 +249,8 @@ def open_for_writing(path: Path, *, create: bool = True) -> sqlite3.Connection:
     try:
         if not _read_version(db, path):
             with _transaction(db):  # a killed process never leaves tables without a version
-                for table in filter(str.strip, _TABLES.split(";")):
-                    db.execute(table)
+                for statement in _STATEMENTS:
+                    db.execute(statement)
                 db.execute(f"PRAGMA user_version={VERSION}")
     except BaseException:
         db.close()
@@ -297,8 +298,6 @@ def open_copy(path: Path) -> sqlite3.Connection:
 
 
 def _prepare_for_reading(db: sqlite3.Connection, path: Path) -> None:
-    if db.execute("SELECT 1 FROM sqlite_master WHERE type IN ('view', 'trigger')").fetchone():
-        raise StoreError(f"{path}: not a store of gmg-tui: it has a view or trigger, which could run forever")
     if _read_version(db, path) == 0:
         raise StoreError(f"{path}: the store is empty: its engine ended before it could write")
     db.execute("PRAGMA query_only=1")
@@ -339,12 +338,16 @@ def _connect(path: Path, timeout_s: float = _LOCK_TIMEOUT_S, *, own: bool = True
 
 
 def _read_version(db: sqlite3.Connection, path: Path) -> int:
-    """Returns the store's version; 0 if the store is empty. Raises `StoreError` for an unknown one."""
+    """Returns the store's version; 0 if the store is empty. Raises `StoreError` for an unknown one, or other tables."""
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version not in (0, VERSION):
         formats = f"format {version}, this version reads {VERSION}"
         advice = "; update gmg-tui" if version > VERSION else ""
         raise StoreError(f"{path}: another gmg-tui made this store ({formats}){advice}")
+    if any(sql not in _STATEMENTS for (sql,) in db.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")):
+        raise StoreError(
+            f"{path}: not a store of gmg-tui: it has views, triggers or other columns, which could run forever"
+        )
     return int(version)
 
 
