@@ -160,7 +160,11 @@ class Stored:
 
     def _steps(self, points: int, slot: str = "", last_s: float = math.inf) -> Iterator[_Step]:
         rows = self._db.execute(_METRICS_SQL, {"slot": slot, "points": points, "last_s": min(last_s, 1e12)})
-        return (msgspec.convert((row[:-3], *row[-3:]), _Step) for row in rows)
+        for row in rows:
+            step = msgspec.convert((row[:-3], *row[-3:]), _Step)
+            if step.number > points:  # SQLite does not enforce types, and a text is later than any number
+                raise msgspec.ValidationError(f"a time of {step.metrics.slot} that is not a number")
+            yield step
 
     def rate_blocks(self, block_s: float) -> dict[tuple[str, int | None], list[float]]:
         """Returns mean rates over blocks of `block_s` seconds, by slot and job, without the first block (warm-up)."""

@@ -168,6 +168,15 @@ def test_a_store_of_another_version_or_with_an_unknown_value_is_reported_in_one_
         _ = stored.jobs, stored.states(), stored.metrics(10), stored.last_metrics()
 
 
+def test_a_time_that_is_a_text_takes_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / STORE
+    create(path, ())
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.executemany("INSERT INTO metrics (time, slot, seconds) VALUES (?, 'cpu0', 1)", [(0.0,), ("6",), (1e12,)])
+    with pytest.raises(StoreError, match="a time of cpu0"), open_store(path) as stored:
+        stored.series(100)
+
+
 def test_a_long_query_is_interrupted(tmp_path: Path) -> None:
     forever = "WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x) SELECT n FROM x WHERE n < 0"
     path = tmp_path / STORE
