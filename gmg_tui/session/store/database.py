@@ -345,9 +345,7 @@ def _read_version(db: sqlite3.Connection, path: Path) -> int:
         advice = "; update gmg-tui" if version > VERSION else ""
         raise StoreError(f"{path}: another gmg-tui made this store ({formats}){advice}")
     if any(sql not in _STATEMENTS for (sql,) in db.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")):
-        raise StoreError(
-            f"{path}: not a store of gmg-tui: it has views, triggers or other columns, which could run forever"
-        )
+        raise StoreError(f"{path}: not a store of gmg-tui: its tables are others, and their SQL could run forever")
     return int(version)
 
 
