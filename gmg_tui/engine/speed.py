@@ -162,7 +162,7 @@ def tuned_envs(program: tuple[bool, str], gpu: str | None) -> int | None:
         return tune is not None and tune.metric == FPS and "env" in tune.variable.lower() and is_same
 
     for entry in [entry for entry in list_sessions() if is_match(entry.record.session)][:_MAX_TUNINGS_READ]:
-        with suppress(StoreError), open_store(entry.folder / STORE, _STORE_TIMEOUT_S) as stored:
+        with suppress(OSError, StoreError), open_store(entry.folder / STORE, _STORE_TIMEOUT_S) as stored:
             snapshot = stored.last_snapshot
             tuning = snapshot.tuning if snapshot is not None else None
             if tuning is not None and tuning.answer.recommended is not None:
