@@ -221,8 +221,8 @@ def inspect(folder: Path) -> SessionEntry | None:
     if (first_read := read_record(folder)) is None:
         return None
     running = is_locked(folder)
-    # The engine may have written its end after the first read.
-    record, written = first_read if running else read_record(folder) or first_read
+    may_have_ended = not running and first_read[0].ended is None  # after the first read
+    record, written = (read_record(folder) if may_have_ended else None) or first_read
     # Several machines may share the state folder (a home on NFS).
     is_local = record.session.spec.host in {"", os.uname().nodename}
     if not running and not is_local and record.ended is None:
