@@ -51,6 +51,13 @@ def test_no_file_is_too_long() -> None:
     assert [str(file) for file, limit in files if len(file.read_text("utf-8").splitlines()) > limit] == []
 
 
+def test_no_path_is_tested_with_a_method_that_raises() -> None:
+    """Before Python 3.14, pathlib's raise `PermissionError` in a folder that another user has closed; `os.path`'s do not."""
+    method = re.compile(r"\.(exists|is_dir|is_file)\(\)")
+    files = Path(gmg_tui.__file__).parent.rglob("*.py")
+    assert [str(file) for file in files if method.search(file.read_text("utf-8"))] == []
+
+
 def test_architecture_is_short_and_names_only_existing_paths() -> None:
     root = Path(gmg_tui.__file__).parent
     text = (root / "ARCHITECTURE.md").read_text("utf-8")

@@ -90,7 +90,7 @@ def _connect_or_start(line: bytes) -> socket.socket:
         mark = open_for_reading(Path(spec.folder, sessions.NODE_MARK)).read(_CHUNK_BYTES).decode()
         engine_id = mark.partition("\n")[0]
         shares_folder = engine_id == agent_spec.session_id and distrust(Path(spec.folder)) is None
-    if not (spec.module or Path(spec.cwd).is_dir()):  # a module may be in the working directory
+    if not (spec.module or os.path.isdir(spec.cwd)):  # a module may be in the working directory
         spec = structs.replace(spec, script=spec.script_path, cwd=str(home() or "/"))
     spec = structs.replace(
         spec,

@@ -1,5 +1,6 @@
 """The command line: declares the commands, each implemented by a module of `gmg_tui.cli`."""
 
+import contextlib
 import importlib
 import os
 import sys
@@ -117,13 +118,20 @@ def run(script: str | None, args: tuple[str, ...], module: bool, **_: Any) -> in
     options = _options(script)
     if script is None and options.simulate is None:
         raise GmgError("give a SCRIPT, as in: gmg-tui sim.py -B 4096")
-    if script is not None and not module and not os.path.exists(script):  # noqa: PTH110 - raises nothing
+    if script is not None and not module and "/" not in script and "." not in script and not _is_own_file(script):
+        is_file = f"; for the script of another user: ./{script}" if os.path.exists(script) else ""
         if script in _group.commands:
-            raise GmgError(f"options go after the command: gmg-tui {script} …")
-        if "/" not in script and "." not in script:
-            hint = suggest(script, _group.commands) or "; gmg-tui --help lists the commands"
-            raise GmgError(f"there is no command or script {script}{hint}")
+            raise GmgError(f"options go after the command: gmg-tui {script} …{is_file}")
+        hint = suggest(script, _group.commands) or "; gmg-tui --help lists the commands"
+        raise GmgError(f"there is no command or script {script}{is_file or hint}")
     return _start("run", options, program=_program(script, args, module=module))
+
+
+def _is_own_file(name: str) -> bool:
+    """True for a file of this user or root; in a folder of all users, anyone could make one called like a mistyped command."""
+    with contextlib.suppress(OSError, ValueError):
+        return Path(name).lstat().st_uid in (os.getuid(), 0)
+    return False
 
 
 @_group.command(cls=ScriptCommand, short_help="Find the best value of one number.")

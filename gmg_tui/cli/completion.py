@@ -1,7 +1,7 @@
 """Click's completion in bash, zsh and fish, with the shell's own file completion."""
 
+import os
 from glob import escape, glob
-from pathlib import Path
 
 from click import shell_completion
 from click.shell_completion import CompletionItem
@@ -46,7 +46,7 @@ class _WholeWordCompletion(_Completion):
             return items or [CompletionItem(incomplete, "file")]
         # `Path.glob` would drop a `./`.
         items = items or [
-            CompletionItem(f"{path}{'/' * Path(path).is_dir()}")
+            CompletionItem(f"{path}{'/' * os.path.isdir(path)}")
             for path in sorted(glob(f"{escape(value)}*"))  # noqa: PTH207
         ]
         return [CompletionItem(f"{option}={item.value}", help=item.help) for item in items]

@@ -296,9 +296,9 @@ def check_folder(check: str, path: Path | None, variable: str, *, remark: str | 
     if path is None:
         return Finding(check, FAIL, "this user has no home folder", f"set HOME, or {variable} to a writable folder")
     is_absolute, path, existing = path.is_absolute(), path.absolute(), _nearest_existing(path)
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+    if not os.path.isdir(existing) or not os.access(existing, os.W_OK | os.X_OK):
         return Finding(check, FAIL, f"{path} cannot be written", f"set {variable} to a writable folder")
-    value = f"{path}{remark if remark is not None else '' if path.is_dir() else ', cold'}"
+    value = f"{path}{remark if remark is not None else '' if os.path.isdir(path) else ', cold'}"
     if not is_absolute:
         reason = "HOME or XDG_CACHE_HOME is relative, so each working folder has its own cache"
         return Finding(check, WARN, value, f"{reason}; set {variable}")
@@ -313,7 +313,7 @@ def check_folder(check: str, path: Path | None, variable: str, *, remark: str | 
 def check_kernel_cache(environ: Mapping[str, str], genesis: str | None) -> Finding:
     """Checks that compiled kernels can be cached, and that Genesis of version `genesis` will not evict any soon."""
     finding = check_folder("kernel cache", path := caches.kernel_cache(environ), "QD_OFFLINE_CACHE_FILE_PATH")
-    if finding.verdict == FAIL or path is None or not path.is_dir():
+    if finding.verdict == FAIL or path is None or not os.path.isdir(path):
         return finding
     size, limit = caches.kernel_cache_use(environ, genesis)
     text = f"{finding.result}, {units.size(size)}"
@@ -356,7 +356,7 @@ def _with_lock_warning(finding: Finding, folder: Path) -> Finding:
 def _nearest_existing(path: Path) -> Path:
     """Returns `path` or its nearest existing parent."""
     path = Path(os.path.realpath(path))
-    return next(folder for folder in (path, *path.parents) if folder.exists())
+    return next(folder for folder in (path, *path.parents) if os.path.exists(folder))
 
 
 def network_file_system(path: Path) -> str | None:

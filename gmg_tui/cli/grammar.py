@@ -150,7 +150,7 @@ class ConfiguredCommand(Command):
 def settings_of(command: str) -> Settings | None:
     """Returns a command's settings, and applies its keys and themes; None without a trusted file. Raises `GmgError`."""
     file = config.path()
-    if file is None or not os.path.exists(file):  # noqa: PTH110 - raises nothing
+    if file is None or not os.path.exists(file):
         return None
     from gmg_tui.machine.folders import distrust  # only if there is a file
 

@@ -52,7 +52,7 @@ def logs(words: tuple[str, ...], *, follow: bool, max_lines: int | None = None) 
     entry = sessions.find(name, running=False)
     log = _choose(entry, word)
     try:
-        while follow and not log.path.exists() and not _has_ended(entry, log):
+        while follow and not os.path.exists(log.path) and not _has_ended(entry, log):
             time.sleep(_POLL_S)
         with _open(entry, log) as file:
             if max_lines is not None:

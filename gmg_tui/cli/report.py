@@ -1,5 +1,6 @@
 """`report`: print or export the results of a session, or a comparison of several."""
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -49,7 +50,7 @@ def report(names: Sequence[str], *, best: str | None, fail_below: float | None, 
     entry = sessions.find(names[0] if names else None, running=False)
     if export == "bundle":
         path = f"gmg-tui-{entry.name}.zip"
-        if Path(path).is_symlink():  # another user may have predicted the name
+        if os.path.islink(path):  # another user may have predicted the name
             raise GmgError(f"--bundle: {path} is a link; remove it, or change to another folder", 1)
         _write_file(archive.bundle(entry), path, "--bundle")
     else:
@@ -99,7 +100,7 @@ def _print_text(report: ReportData, entry: sessions.SessionEntry, best: str | No
     width, colour = tables.stdout_format()
     if report.tuning is not None and best is None:
         lines = report_text.render_trials(report.tuning, width, colour=colour)
-        if (tune_file := entry.folder / sessions.TUNE).exists():  # may be missing in a lost session
+        if os.path.exists(tune_file := entry.folder / sessions.TUNE):  # may be missing in a lost session
             lines.append(f"tuning: {tune_file}")
     else:
         lines = [report_text.render(report, best, width, colour)]

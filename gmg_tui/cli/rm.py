@@ -151,7 +151,7 @@ def remove(folder: Path) -> None:
         with ExitStack() as stack:
             log = folder / sessions.ENGINE_LOG
             # If the log is not a regular file, a script replaced it, and no engine has it open.
-            if not log.is_symlink() and (log.is_file() or not log.exists()):
+            if not os.path.islink(log) and (os.path.isfile(log) or not os.path.exists(log)):
                 stack.callback(os.close, sessions.lock(folder))
             check_own(folder.parent)  # may have been replaced since `find_removable`
             remove_tree(folder)

@@ -6,6 +6,7 @@
 import os
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +141,7 @@ def load_for_resume(options: Options, command: str, fixed: str) -> Session:
         changes["ddp"] = structs.replace(spec.ddp, virtual_local_rank=True)
     changes |= {"env": spec.env | fields["env"], "host": os.uname().nodename}
     spec = structs.replace(spec, **changes, socket=str(sessions.socket_path(spec.name)))
-    if not Path(spec.cwd).is_dir():
+    if not os.path.isdir(spec.cwd):
         raise GmgError(f"{spec.name} ran in {spec.cwd}, which no longer exists; recreate it", 1)
     interpreter.check_python(spec.python)
     check_script(spec.script_path, spec.module)
@@ -196,9 +197,11 @@ def check_script(script: str, module: bool = False) -> None:
         return
     path = Path(script)
     try:
-        if path.is_dir():
+        if os.path.isdir(path):
             path = path / "__main__.py"
-        if not path.is_file():
+        if not os.path.isfile(path):
+            with suppress(FileNotFoundError, NotADirectoryError):
+                path.stat()  # raises where a folder may not be entered
             raise GmgError(f"there is no script {path}; give the path of a Python file")
         if path.suffix not in _SCRIPT_SUFFIXES:
             raise GmgError(f"{script} is not a Python script; give the path of a Python file")
@@ -235,7 +238,7 @@ def parse_alert_actions(pairs: Iterable[str]) -> dict[str, AlertAction]:
 def _summary_path(file: str) -> str:
     """Returns the absolute path of the file of `--summary`. Raises `GmgError` unless it can be written."""
     path = Path(file).absolute()
-    if not file or (path.exists() and not path.is_file()):
+    if not file or (os.path.exists(path) and not os.path.isfile(path)):
         raise GmgError(f"--summary {file}: give the path of a file")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise GmgError(f"--summary {file}: cannot write to the folder {path.parent}; create it, or choose another one")

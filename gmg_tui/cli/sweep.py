@@ -1,6 +1,7 @@
 """`sweep`: queue jobs on the slots, continue an earlier sweep, or add jobs to a running one."""
 
 import asyncio
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -188,7 +189,7 @@ def add(options: Options, file: str | None, program: Program | None) -> int:
 
 def _resolve_script(script: str, folder: Path) -> Path:
     """Returns the resolved path of a script, or a module's name, for comparison."""
-    return Path(folder, script).resolve() if Path(folder, script).exists() else Path(script)
+    return Path(folder, script).resolve() if os.path.exists(Path(folder, script)) else Path(script)
 
 
 def _session_settings(spec: RunSpec, jobs: Sequence[JobRecord]) -> Settings:

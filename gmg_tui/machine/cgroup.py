@@ -58,7 +58,7 @@ def _levels(point: Path, root: str, path: str) -> Iterator[Path]:
 
 def _quota(folder: Path) -> float | None:
     with suppress(OSError, ValueError, ZeroDivisionError):
-        if (folder / "cpu.max").exists():
+        if os.path.exists(folder / "cpu.max"):
             quota, period = (folder / "cpu.max").read_text().split()
         else:
             quota, period = (folder / "cpu.cfs_quota_us").read_text(), (folder / "cpu.cfs_period_us").read_text()

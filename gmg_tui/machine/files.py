@@ -36,7 +36,7 @@ def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o600
     nothing behind if writing fails, or if `path` is not a regular file.
     """
     path = _resolve(path)
-    if path.exists() and not path.is_file():
+    if os.path.exists(path) and not os.path.isfile(path):
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:

@@ -164,7 +164,7 @@ def make_private(folder: Path) -> None:
 
     Raises `OSError` if it cannot be created, or if another user could change or replace it.
     """
-    if not folder.parent.is_dir():
+    if not os.path.isdir(folder.parent):
         make_private(folder.parent)
     check_own(folder.parent, shared=True)
     folder.mkdir(mode=0o700, exist_ok=True)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from gmg_tui.machine import procfs
 from gmg_tui.machine.blocking_calls import begin
+from gmg_tui.model.text import one_line
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
@@ -93,7 +94,7 @@ def read(pid: int) -> Proc | None:
 def command_name(pid: int) -> str:
     """Returns the first 15 characters of a process's name; empty if the process is gone."""
     try:
-        return procfs.read_file(pid, "comm").strip().decode("utf-8", "replace")
+        return one_line(procfs.read_file(pid, "comm").decode("utf-8", "replace"))
     except OSError:
         return ""
 

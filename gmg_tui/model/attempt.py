@@ -67,38 +67,48 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True):
     """A file whose saving call has returned."""
 
     path: str
-    """Absolute path."""
+    """Absolute path when it was saved."""
     saved: Moment
     size_bytes: int | None = None
     """None if the script might still have been writing it."""
     inode: int = 0
+    mtime_ns: int = 0
+    """The file's time of modification, Unix nanoseconds; 0 if unknown. It stays when the file is renamed."""
     env_steps: int = 0
     """Environment steps of its process when it was saved."""
     progress: str | None = None
     """The last reported progress when it was saved, such as `iteration 1,200`."""
     is_export: bool = False
     """True for a file that scripts usually cannot resume from, such as a compiled policy."""
+    has_moved: bool = False
+    """True if a later file, which is not among the known ones, has its path."""
     node: str = ""
     """Name of the node that reported it to the session's engine; empty for the engine's own machine."""
 
 
-MAX_JOB_CHECKPOINTS, _MAX_NODE_CHECKPOINTS = 100, 20
-"""Newest checkpoints to keep of a job, and of those from one node, which must not crowd out the others."""
+MAX_JOB_CHECKPOINTS, _MAX_NODE_CHECKPOINTS, _MAX_PATH_CHECKPOINTS = 100, 20, 10
+"""Newest checkpoints to keep of a job, and of those from one node or with one path, which must not crowd out the others."""
 
 
 def merge_checkpoints(*lists: Iterable[Checkpoint], limit: int = MAX_JOB_CHECKPOINTS) -> tuple[Checkpoint, ...]:
-    """Merges lists of checkpoints by time. Returns the newest, one per path and node, oldest first.
+    """Merges lists of checkpoints by time. Returns the newest of each file, oldest first.
 
-    Keeps the order within each list: the system clock may have been set back in between.
+    Files are told apart by path, node and inode: scripts often save under one name, and rename the file. Keeps the order
+    within each list: the system clock may have been set back in between.
     """
-    by_path: dict[tuple[str, str], Checkpoint] = {}
+    by_file: dict[tuple[str, str, int], Checkpoint] = {}
     for checkpoint in heapq.merge(*lists, key=lambda checkpoint: checkpoint.saved):
-        by_path.pop((checkpoint.path, checkpoint.node), None)  # moves it to the end
-        by_path[checkpoint.path, checkpoint.node] = checkpoint
-    kept, counts = list[Checkpoint](), Counter[str]()
-    for checkpoint in reversed(by_path.values()):
-        counts[checkpoint.node] += 1
-        if not checkpoint.node or counts[checkpoint.node] <= _MAX_NODE_CHECKPOINTS:
+        file = checkpoint.path, checkpoint.node, checkpoint.inode
+        by_file.pop(file, None)  # moves it to the end
+        by_file[file] = checkpoint
+    kept, of_nodes, of_paths = list[Checkpoint](), Counter[str](), Counter[tuple[str, str]]()
+    for checkpoint in reversed(by_file.values()):
+        path = checkpoint.path, checkpoint.node
+        of_nodes[checkpoint.node] += 1
+        of_paths[path] += 1
+        if of_paths[path] <= _MAX_PATH_CHECKPOINTS and not (
+            checkpoint.node and of_nodes[checkpoint.node] > _MAX_NODE_CHECKPOINTS
+        ):
             kept.append(checkpoint)
     return tuple(reversed(kept[:limit]))
 

@@ -128,7 +128,7 @@ def _footer(data: ReportData) -> Iterator[str]:
         return
     if data.session.idle_text:
         yield data.session.idle_text
-    if os.path.exists(summary := data.folder / SUMMARY):  # noqa: PTH110 - never raises; a lost session may have none
+    if os.path.exists(summary := data.folder / SUMMARY):  # a lost session may have none
         yield f"summary: {summary}"
     yield f"logs: {data.folder / LOGS}/"
 

@@ -5,8 +5,10 @@ import socket
 import stat
 import time
 import zipfile
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
@@ -78,7 +80,12 @@ def before_nan(*ranks: Attempt) -> tuple[Checkpoint, ...]:
     nan = min((alert.since for rank in ranks for alert in rank.alerts if alert.kind == "nan"), default=None)
     if nan is None:
         return saved
-    usable = [checkpoint for checkpoint in saved if checkpoint.saved <= nan]
+    later = {checkpoint.path for checkpoint in saved if checkpoint.saved > nan}
+    usable = [
+        structs.replace(checkpoint, has_moved=checkpoint.has_moved or checkpoint.path in later)
+        for checkpoint in saved
+        if checkpoint.saved <= nan
+    ]
     if not any(checkpoint.saved >= min(rank.started for rank in ranks) for checkpoint in usable):
         usable = [checkpoint for checkpoint in usable if checkpoint.path not in origins]
     return tuple(usable)
@@ -89,15 +96,17 @@ def newest_intact(checkpoints: Sequence[Checkpoint], trust: Trust) -> Checkpoint
 
     Finds files that the script has renamed within their folder. May block on a disk.
     """
-    reasons = dict[str, str]()
+    reasons, renamed = dict[str, str](), cache(lambda: _find_renamed(checkpoints))
     newest_first = tuple(reversed(checkpoints))
     for checkpoint in sorted(newest_first, key=lambda checkpoint: checkpoint.is_export):
-        path = _current_path(checkpoint)
-        if (reason := _defect(path, checkpoint, trust)) is None:
-            return structs.replace(checkpoint, path=path)
-        reasons[checkpoint.path] = reason
+        path = checkpoint.path if _is_at_path(checkpoint) else renamed().get(checkpoint)
+        if path is None and (checkpoint.has_moved or checkpoint.path in reasons):
+            continue  # a later file has its path
+        if (reason := _defect(path or checkpoint.path, checkpoint, trust)) is None:
+            return structs.replace(checkpoint, path=path or checkpoint.path)
+        reasons.setdefault(checkpoint.path, reason)
     newest = checkpoints[-1].path
-    return f"it started from the beginning: {newest} {reasons[newest]}"
+    return f"it started from the beginning: {newest} {reasons.get(newest, 'was replaced')}"
 
 
 def relocate(checkpoints: Iterable[Checkpoint], found: Checkpoint) -> tuple[Checkpoint, ...]:
@@ -105,16 +114,34 @@ def relocate(checkpoints: Iterable[Checkpoint], found: Checkpoint) -> tuple[Chec
     return merge_checkpoints(found if structs.replace(old, path=found.path) == found else old for old in checkpoints)
 
 
-def _current_path(checkpoint: Checkpoint) -> str:
-    """Returns the file's current path: scripts save under a temporary name, then rename the file within its folder."""
-    path = Path(checkpoint.path)
-    if not path.exists():
-        with suppress(OSError), os.scandir(path.parent) as entries:
-            until = time.monotonic() + _MAX_SEARCH_S
+def _is_at_path(checkpoint: Checkpoint) -> bool:
+    """True if the file still has the path under which it was saved."""
+    with suppress(OSError):
+        status = Path(checkpoint.path).stat()
+        is_later = checkpoint.has_moved and not _is_unchanged(status, checkpoint)
+        return status.st_ino == checkpoint.inode and not is_later
+    return False
+
+
+def _find_renamed(checkpoints: Iterable[Checkpoint]) -> dict[Checkpoint, str]:
+    """Returns the new paths of files that were renamed within their folder, as scripts save under a temporary name first."""
+    by_folder = defaultdict[Path, dict[int, Checkpoint]](dict)
+    for checkpoint in checkpoints:
+        by_folder[Path(checkpoint.path).parent][checkpoint.inode] = checkpoint
+    paths, until = dict[Checkpoint, str](), time.monotonic() + _MAX_SEARCH_S
+    for folder, by_inode in by_folder.items():
+        with suppress(OSError), os.scandir(folder) as entries:
             for entry in takewhile(lambda _: time.monotonic() < until, entries):
-                if entry.inode() == checkpoint.inode:
-                    return entry.path
-    return str(path)
+                saved = by_inode.get(entry.inode())
+                if saved is not None and _is_unchanged(entry.stat(follow_symlinks=False), saved):
+                    paths[saved] = entry.path
+    return paths
+
+
+def _is_unchanged(status: os.stat_result, checkpoint: Checkpoint) -> bool:
+    """False for another file that got a removed one's inode number, which some file systems reuse at once."""
+    is_known = checkpoint.size_bytes is not None and checkpoint.mtime_ns
+    return not is_known or (status.st_size, status.st_mtime_ns) == (checkpoint.size_bytes, checkpoint.mtime_ns)
 
 
 def _defect(path: str, checkpoint: Checkpoint, trust: Trust) -> str | None:

@@ -31,7 +31,7 @@ def import_paths(folder: str, module: str, environ: "Mapping[str, str]") -> "lis
     names = "PYTHONHOME", "PYTHONUSERBASE", "PYTHONPATH"
     given = chain.from_iterable(environ[name].split(os.pathsep) for name in names if environ.get(name))
     # A virtual environment's folder.
-    own = [str(parent) for parent in Path(sys.executable).parents[1:2] if (parent / "pyvenv.cfg").exists()]
+    own = [str(parent) for parent in Path(sys.executable).parents[1:2] if os.path.exists(parent / "pyvenv.cfg")]
     prefixes = [*own, sys.prefix, sys.exec_prefix, sys.base_prefix]
     sites = [*site.getsitepackages(prefixes), site.getusersitepackages(), *map(os.path.abspath, given)]
     search = list(dict.fromkeys([*sites, *sys.path]))
@@ -85,6 +85,6 @@ def _may_be_code(link: Path) -> bool:
     """True if a link can be imported."""
     if not link.name.partition(".")[0].isidentifier():
         return False
-    if link.is_dir():
+    if os.path.isdir(link):
         return any(file.suffix in _CODE_SUFFIXES for file in islice(link.iterdir(), _MAX_ENTRIES))
-    return link.suffix in _CODE_SUFFIXES and link.exists()
+    return link.suffix in _CODE_SUFFIXES and os.path.exists(link)

@@ -170,7 +170,7 @@ def commit_of(folder: str) -> str | None:
     """
     path = Path(os.path.realpath(folder))
     # Others may have made a `.git` above: Path.exists raises where its link cannot be followed.
-    root = next((parent for parent in (path, *path.parents) if os.path.exists(parent / ".git")), None)  # noqa: PTH110
+    root = next((parent for parent in (path, *path.parents) if os.path.exists(parent / ".git")), None)
     if root is None or distrust(root) is not None:
         return None
     environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
@@ -197,7 +197,7 @@ def _git(folder: Path, environ: dict[str, str], *words: str) -> str | None:
 def own_version() -> str:
     """Returns the version of gmg-tui, with the commit if it runs from a working tree."""
     tree = Path(gmg_tui.__file__).parents[1]
-    commit = commit_of(str(tree)) if (tree / ".git").exists() else None
+    commit = commit_of(str(tree)) if os.path.exists(tree / ".git") else None
     return f"{gmg_tui.__version__}{f' ({commit})' if commit else ''}"
 
 

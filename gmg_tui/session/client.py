@@ -164,7 +164,7 @@ class EngineClient(Source):
         With `readonly`, the engine refuses every change. Raises `GmgError` unless its engine answers.
         """
         deadline = time.monotonic() + _MISSING_SOCKET_TIMEOUT_S
-        while not os.path.exists(path) and time.monotonic() < deadline:  # noqa: ASYNC110, ASYNC240, PTH110 - made by another process
+        while not os.path.exists(path) and time.monotonic() < deadline:  # noqa: ASYNC110, ASYNC240 - made by another process
             await asyncio.sleep(_POLL_S)
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT_S):

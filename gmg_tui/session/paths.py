@@ -122,7 +122,7 @@ def folders() -> list[Path]:
 
 def unreadable_folders() -> list[Path]:
     """Returns the folders of sessions without read permission, such as those made by `sudo gmg-tui`. Raises `GmgError`."""
-    return [folder for folder in folders() if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK)]
+    return [folder for folder in folders() if os.path.isdir(folder) and not os.access(folder, os.R_OK | os.X_OK)]
 
 
 def unreadable_error(folder: Path, error: OSError) -> GmgError:
@@ -180,7 +180,7 @@ def socket_path(name: str) -> Path:
     `GmgError` if none can be used.
     """
     trouble, runtime = "", runtime_folder()
-    runtime_folders = [runtime / "gmg-tui"] if runtime is not None and os.path.isdir(runtime) else []  # noqa: PTH112 - raises nothing
+    runtime_folders = [runtime / "gmg-tui"] if runtime is not None and os.path.isdir(runtime) else []
     fallback = sessions_folder().parent / "sockets"  # if another user has taken the name in the temporary folder
     for folder in (*runtime_folders, Path(tempfile.gettempdir(), f"gmg-tui-{os.getuid()}"), fallback):
         path = folder / f"{name}.sock"

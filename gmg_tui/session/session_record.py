@@ -291,7 +291,7 @@ def await_watchdog(name: str | None, report: Callable[[str], None]) -> SessionEn
     """
     first = entry = find(name, running=False)
     while entry.state == "running" and entry.written == first.written:
-        if entry.is_local and Path(f"/proc/{entry.record.session.engine_pid}").exists():
+        if entry.is_local and os.path.exists(f"/proc/{entry.record.session.engine_pid}"):
             break
         if entry is first:
             report(f"waiting for the end of {entry.name}" + (f" on {entry.host}" if entry.runs_elsewhere else ""))

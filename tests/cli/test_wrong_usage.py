@@ -164,3 +164,14 @@ def test_a_terminal_that_cannot_show_the_screen_names_headless() -> None:
     assert "TERM is dumb" in printed
     assert "--headless" in printed
     assert terminal.wait() == 2
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+@pytest.mark.parametrize("word", ["ls", "stauts"])
+def test_a_word_runs_no_file_of_another_user(files: Path, word: str) -> None:
+    """In a folder of all users, anyone could have called it like a command, or like a mistyped one."""
+    (files / word).write_text("print('run')")
+    os.chown(files / word, 4242, 4242)
+    done = run("--cpu", "1", "--headless", word)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"for the script of another user: ./{word}" in done.stderr

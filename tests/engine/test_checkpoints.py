@@ -140,8 +140,8 @@ if sys.argv[-1].endswith("model_1.pt"):
 if "--resume" in sys.argv:
     sys.exit()
 for step in range(2):
-    save(b"content", f"model_{step}.tmp")
-    os.rename(f"model_{step}.tmp", f"model_{step}.pt")
+    save(b"content", "model.tmp")
+    os.rename("model.tmp", f"model_{step}.pt")
 sys.exit(1)
 """
 
@@ -306,6 +306,46 @@ def test_a_renamed_file_is_found_and_an_export_comes_last(tmp_path: Path, is_ren
     assert found.is_export
     export.write_bytes(b"PK but no zip"[:6])
     assert newest_intact(saved, _TRUST) == f"it started from the beginning: {export} is incomplete"
+
+
+def test_a_file_that_the_script_was_replacing_is_found_under_its_final_name(tmp_path: Path) -> None:
+    path, final = tmp_path / "model.tmp", tmp_path / "model.pt"
+    path.write_bytes(b"state")
+    written = path.stat()
+    checkpoint = Checkpoint(str(path), 1.0, 5, written.st_ino, written.st_mtime_ns)
+    path.rename(final)
+    path.write_bytes(b"sta")  # the process was killed
+    assert isinstance(found := newest_intact((checkpoint,), _TRUST), Checkpoint)
+    assert found.path == str(final)
+    os.utime(final, ns=(0, written.st_mtime_ns + 1))  # another file may get a removed one's inode number
+    assert _reason((checkpoint,)).endswith("is incomplete")
+
+
+def test_files_saved_under_one_name_are_told_apart(tmp_path: Path) -> None:
+    path, saved, nan = tmp_path / "model.tmp", list[Checkpoint](), Alert("nan", Severity.WARNING, "loss is NaN", 2.5)
+    for number in range(1, 5):
+        path.write_bytes(b"state")
+        written = path.stat()
+        saved.append(Checkpoint(str(path), float(number), 5, written.st_ino, written.st_mtime_ns))
+        path.rename(tmp_path / f"model_{number}.pt")
+    attempt = structs.replace(NO_ATTEMPT, started=0.5, checkpoints=merge_checkpoints(saved), alerts=(nan,))
+    usable = before_nan(attempt)
+    for number in (2, 1):
+        found = newest_intact(usable, _TRUST)
+        assert isinstance(found, Checkpoint)
+        assert found.path == str(tmp_path / f"model_{number}.pt")
+        Path(found.path).unlink()
+    path.write_bytes(b"later")
+    assert _reason(usable) == "was replaced", "it may be the one that leads to NaN"
+    found = newest_intact(saved, _TRUST)
+    assert isinstance(found, Checkpoint)
+    assert found.path.endswith("_4.pt")
+
+
+def test_many_files_saved_under_one_name_do_not_crowd_out_others() -> None:
+    many = [Checkpoint("/model.tmp", float(number), inode=number) for number in range(1, 200)]
+    kept = merge_checkpoints([Checkpoint("/best.pt", 0.0)], many)
+    assert [checkpoint.inode for checkpoint in kept] == [0, *range(190, 200)]
 
 
 def test_a_file_that_was_there_before_is_no_checkpoint_unless_it_is_the_one_that_was_saved(tmp_path: Path) -> None:

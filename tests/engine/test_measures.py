@@ -257,7 +257,7 @@ def test_a_process_is_counted_although_the_folder_was_removed(tmp_path: Path) ->
 def test_saved_files_are_seen_after_the_folder_was_removed(tmp_path: Path) -> None:
     (parent := tmp_path / "runtime").mkdir(mode=0o700)
     counts = Counts(folder := make_locked(parent / PREFIX))
-    (folder.path / ring.SAVED).write_bytes(b"\nstate 5 6 7 8 2f61\n")
+    (folder.path / ring.SAVED).write_bytes(b"\nstate 5 6 7 8 9 2f61\n")
     assert [saved.path for saved in counts.read_reports()[1]] == ["/a"]
     (parent / "kept").mkdir()
     shutil.move(folder.path / ring.SAVED, parent / "kept")  # keeps its inode number in use
@@ -269,7 +269,7 @@ def test_saved_files_are_seen_after_the_folder_was_removed(tmp_path: Path) -> No
     parent.mkdir(mode=0o700)
     counts.read(time.monotonic())
     assert counts.trouble is None
-    (folder.path / ring.SAVED).write_bytes(b"\nstate 5 6 7 8 2f612f61626364\n")
+    (folder.path / ring.SAVED).write_bytes(b"\nstate 5 6 7 8 9 2f612f61626364\n")
     assert [saved.path for saved in counts.read_reports()[1]] == ["/a/abcd"]
     counts.close()
     assert not folder.path.exists()
@@ -288,7 +288,7 @@ def test_a_script_cannot_claim_the_saved_files_of_another_job(tmp_path: Path, mo
         for pid in pids:
             (folders[0].path / pid).touch()
         with_saved = folders[name == "63"]  # in the spare folder after a logout
-        (with_saved.path / ring.SAVED).write_bytes(f"\nstate 5 6 7 8 2f{name}\n".encode() * 10_000)
+        (with_saved.path / ring.SAVED).write_bytes(f"\nstate 5 6 7 8 9 2f{name}\n".encode() * 10_000)
         for folder in folders:
             os.close(folder.descriptor)
     saved = read_abandoned(Path("/one"))

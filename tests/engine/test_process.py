@@ -249,3 +249,43 @@ async def test_a_process_that_nothing_can_wait_for_is_killed(monkeypatch: pytest
     (pid,) = pids
     assert not lives(pid)
     assert not run.process.started
+
+
+@pytest.mark.process
+async def test_a_process_that_has_become_another_users_keeps_nothing_from_being_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As with sudo, or a program that sets its user ID; root may signal any process, so the system calls refuse here."""
+    code = "import subprocess, sys; print(subprocess.Popen(['sleep', '60']).pid, flush=True); sys.stdin.read()"
+    run = await Run().start(code)
+    await _printed(run, b"\n")
+    left = psutil.Process(int(run.output[False]))
+    kill, send = os.kill, processes.send_signal
+
+    def refuse(pid: int, number: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    def refuse_one(proc: processes.Proc, number: int) -> bool:
+        if proc.pid == left.pid:
+            refuse(proc.pid, number)
+        return send(proc, number)
+
+    await run.process.wait()
+    monkeypatch.setattr(processes, "send_signal", refuse_one)
+    monkeypatch.setattr(os, "killpg", refuse)
+    await run.stop()
+    assert left.is_running()
+    kill(left.pid, signal.SIGKILL)
+
+    run = await Run().start("print('ready', flush=True); import time; time.sleep(60)")
+    await _printed(run, b"ready")
+    monkeypatch.setattr(os, "kill", refuse)
+    monkeypatch.setattr(processes, "handles_signal", lambda *_: True)
+    assert not run.process.has_ended
+    assert not run.process.forward_signal(signal.SIGUSR1)
+    run.process.end(((signal.SIGKILL, 0.1),))
+    await run.process.wait_for_end()
+    assert "another user's" in (run.process.survivors or "")
+    kill(run.process.pid, signal.SIGKILL)
+    await run.process.wait()
+    run.process.close_pipes()

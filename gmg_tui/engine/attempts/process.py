@@ -86,6 +86,8 @@ class Process:
         self._is_killing = False
         self._found_pids: set[int] = set()
         """PIDs found alive after the first signal."""
+        self._anothers: set[tuple[int, int]] = set()
+        """Keys of processes that refuse signals, as they have become another user's, for example with sudo."""
         self._open_pipes: list[Pipe] = []
         self._process: asyncio.subprocess.Process | None = None
 
@@ -172,7 +174,7 @@ class Process:
         if self._process is None or self.exit_code is not None:
             return self.started
         try:
-            os.kill(self.pid, 0)
+            _refuses_signals(self.pid)
         except ProcessLookupError:
             return True  # reaped; asyncio is about to report it
         proc = processes.read(self.pid)
@@ -184,7 +186,7 @@ class Process:
             return []
         # Once the first process is reaped, its PID may belong to another.
         leader = self.pid if self.exit_code is None or self.pid not in table.by_pid else None
-        return table.members(leader, self.mark)
+        return [proc for proc in table.members(leader, self.mark) if proc.key not in self._anothers]
 
     async def remaining(self) -> list[Proc] | None:
         """Returns this attempt's live processes from a fresh scan; None if too many files are open."""
@@ -236,6 +238,8 @@ class Process:
         if remaining:
             pids = ", ".join(f"{proc.pid} (state {proc.state})" for proc in remaining)
             where = "stuck in the kernel" if any(proc.is_alive for proc in remaining) else "held by a debugger"
+            with contextlib.suppress(ProcessLookupError):
+                where = "another user's" if any(_refuses_signals(proc.pid) for proc in remaining) else where
             self.survivors = f"survives SIGKILL: process {pids}; {where}"
             _log.warning("%s", self.survivors)
             self.unkillable.set()
@@ -282,18 +286,34 @@ class Process:
             with contextlib.suppress(ProcessLookupError, PermissionError):  # just ended, or another user's
                 os.killpg(self.pid, signum)
 
-    @staticmethod
-    def _signal(proc: Proc, number: signal.Signals) -> None:
+    def _signal(self, proc: Proc, number: signal.Signals) -> None:
         for signum in (number, signal.SIGCONT):
-            with contextlib.suppress(OSError):  # another user's, or too many open files
+            try:
                 processes.send_signal(proc, signum)
+            except PermissionError:
+                _log.info("process %d is another user's, and is left alone", proc.pid)
+                self._anothers.add(proc.key)
+            except OSError as error:
+                _log.debug("process %d cannot be signalled: %s", proc.pid, error.strerror)  # too many open files
 
     def forward_signal(self, number: signal.Signals) -> bool:
         """Forwards a signal that the first process handles; an unhandled one would kill it. Returns True if sent."""
         if self._process is None or self.exit_code is not None or not processes.handles_signal(self.pid, number):
             return False
-        self._process.send_signal(number)
+        try:
+            self._process.send_signal(number)
+        except PermissionError:  # it has become another user's, as with sudo
+            return False
         return True
+
+
+def _refuses_signals(pid: int) -> bool:
+    """True for another user's process, such as one that has become root's with sudo. Raises `ProcessLookupError`."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    return False
 
 
 MAX_LEFTOVER_IDLE_S = 10.0

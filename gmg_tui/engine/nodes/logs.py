@@ -36,7 +36,7 @@ class AgentLogs:
         """Returns True if the session's engine has all logs, so that they can be deleted here."""
 
         def check() -> bool:
-            files = [path for glob in ("*", "*/*") for path in (self._folder / LOGS).glob(glob) if path.is_file()]
+            files = [path for glob in ("*", "*/*") for path in (self._folder / LOGS).glob(glob) if os.path.isfile(path)]
             return all(self._received.get(path, 0) >= _length(path) for path in files)
 
         return self._shared or await in_daemon_thread(check)

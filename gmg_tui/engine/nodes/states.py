@@ -241,7 +241,7 @@ _RANGES = {
     "j": (0.0, 1e13),
     "c": (-300.0, 1e3),
     "mhz": (0.0, 1e6),
-    "inode": (0.0, 2.0**64),
+    **dict.fromkeys(("inode", "mtime_ns"), (0.0, 2.0**64)),
     "exit_code": (-64.0, 1e6),
     "numa_node": (-1.0, 1e4),
 }

@@ -123,7 +123,7 @@ class JobRun:
         group: str | None = None,
     ) -> None:
         """`tasks` has one task for each slot; `group` is the group's name, None for a single process."""
-        self.number = number
+        self.number, self._faults = number, recorder.faults
         self.stopped = self.interrupted = self.rerun_requested = False
         self.edited_as: int | None = None
         self.engine_slots = tuple(engine_slots)
@@ -167,9 +167,9 @@ class JobRun:
             raise GmgError(f"job {self.number} is being stopped: it continues as job {self.edited_as}", 1)
 
     def stop(self, stop: Stop) -> None:
-        """Stops all workers."""
+        """Stops all workers, even if that fails for one."""
         for worker in self.workers:
-            worker.stop(stop)
+            self._faults.guard(f"the stop of {worker.slot.name}", worker.stop, stop)
 
     def interrupt(self, stop: Stop) -> None:
         """Stops all workers because the session ends."""

@@ -34,21 +34,18 @@ _MIN_OTHER_CORES, _MIN_OTHER_SHARE = 0.5, 0.1
 
 
 class TrialRun:
-    """One trial on its slot.
-
-    Attributes:
-        ignores_value: The evidence that the script ignores the value; None if there is none.
-    """
+    """One trial on its slot."""
 
     def __init__(self, trial: Trial, spec: model.TuneSpec) -> None:
         self.trial = trial
-        self.ignores_value: str | None = None
         self._spec = spec
         self._reset(0)
 
     def _reset(self, attempt: int) -> None:
         """Starts over for attempt number `attempt`."""
         self._attempt = attempt
+        self._printed_envs = set[int]()
+        """The numbers of environments seen so far; a script may also step others, such as for an evaluation."""
         self._meter = RateMeter(self._spec, self.trial.kind)
         self._read_at_s: float | None = None
         """Time of the last reading of the metric, in seconds of the attempt."""
@@ -67,6 +64,14 @@ class TrialRun:
         return self._start_s is not None
 
     @property
+    def ignores_value(self) -> str | None:
+        """The evidence that the script has ignored the value so far; None if there is none."""
+        if self._spec.variable != "n_envs" or not self._printed_envs or self.trial.value in self._printed_envs:
+            return None
+        counted = units.count(max(self._printed_envs), "environment")
+        return f"the script simulates {counted} instead of {self.trial.value:,}: it ignores {{n_envs}}"
+
+    @property
     def measured(self) -> bool:
         """True once its rate has been measured for long enough."""
         return self._meter.is_done
@@ -82,12 +87,8 @@ class TrialRun:
             return
         if attempt.number != self._attempt:
             self._reset(attempt.number)
-        printed = attempt.printed_envs
-        if self._spec.variable == "n_envs" and printed not in (None, self.trial.value):
-            self.ignores_value = (
-                f"the script simulates {units.count(printed, 'environment')} instead of {self.trial.value:,}: "
-                "it ignores {n_envs}"
-            )
+        if attempt.printed_envs is not None:
+            self._printed_envs.add(attempt.printed_envs)
         elapsed_s = attempt.elapsed_s(clock.now())
         done = self._amount_done(worker, attempt, elapsed_s)
         if done is not None:
@@ -298,8 +299,8 @@ class TrialSource:
         all_measured = all_have_rate and all(run.measured for run in together)
         for run, worker in running:
             done = all_measured if run in together else run.measured
-            if worker.state.active and (done or run.ignores_value):
-                worker.stop(Stop(reason="measured" if done else run.ignores_value), is_done=done)
+            if worker.state.active and done:
+                worker.stop(Stop(reason="measured"), is_done=True)
         self._skip_unused()
         if not self._search.ended and any(self._board.ready_slots()):
             self._scheduler.wake()  # the search may be waiting for a lost slot

@@ -1,8 +1,10 @@
 """The settings of a sweep, from the experiments file or the command line."""
 
 import math
+import os
 import re
 import shlex
+import stat
 import unicodedata
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -103,26 +105,27 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def read(path: str) -> Settings:
-    """Reads an experiments file. A script that is not in the current folder is looked up next to the file.
+    """Reads an experiments file. A script that is not next to the file is looked up in the current folder.
 
     Raises `GmgError` if it cannot be read, is not TOML, or has an invalid key or value, which the message names.
     """
     file = Path(path)
     try:
-        if not file.exists():
-            raise GmgError(f"there is no experiments file {path}; give a TOML file, or --set KEY=V1,V2 --script SCRIPT")
-        if not file.is_file():
+        if not stat.S_ISREG(file.stat().st_mode):
             raise GmgError(f"{path} is not a regular file; give the path of a TOML file")
         if file.suffix == ".py":
             raise GmgError(f"{path} is not an experiments file; without one: --set KEY=V1,V2 --script {path}")
         tree = parse_toml(file.read_text("utf-8-sig"))
+    except FileNotFoundError as error:
+        hint = "give a TOML file, or --set KEY=V1,V2 --script SCRIPT"
+        raise GmgError(f"there is no experiments file {path}; {hint}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise GmgError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is not UTF-8'}") from error
     except ValueError as error:
         raise GmgError(f"{path} is not TOML: {error}") from error
     settings = _convert(path, tree)
     script = settings.script
-    if script is None or settings.module or Path(script).exists() or not (file.parent / script).exists():
+    if script is None or settings.module or not os.path.exists(file.parent / script):
         return settings
     return structs.replace(settings, script=str(file.parent / script))
 

@@ -85,7 +85,7 @@ def make_caches(environ: Mapping[str, str], cwd: str) -> None:
     """Tries to create the missing caches that another user could create first."""
     for folder in cache_folders(environ, cwd):
         with suppress(OSError):
-            if not folder.exists() and distrust(folder) is not None:
+            if not os.path.exists(folder) and distrust(folder) is not None:
                 make_private(folder)
 
 
@@ -283,7 +283,7 @@ def may_use_genesis(script: Path) -> bool:
             return True
         for name in names - sys.stdlib_module_names:
             module = script.with_name(f"{name}.py")
-            if not module.is_file():
+            if not os.path.isfile(module):
                 return True
             if module not in visited:
                 visited.add(module)

@@ -20,7 +20,7 @@ MAX_LINES_BYTES = 256 << 10
 """Bytes of `SAVED` to read at once: more than a thousand lines."""
 _MAX_STEP = 2**62
 _NUMBER = rb" (\d{1,19})"
-_SAVED_LINE = re.compile(rb"(state|export) (-1|\d{1,19})" + 3 * _NUMBER + rb" ((?:[0-9a-f]{2}){1,4096})")
+_SAVED_LINE = re.compile(rb"(state|export) (-1|\d{1,19})" + 4 * _NUMBER + rb" ((?:[0-9a-f]{2}){1,4096})")
 
 
 @contextmanager
@@ -123,15 +123,15 @@ class SavedFiles:
         return [saved for match in matches if match is not None and (saved := self._checkpoint(match)) is not None]
 
     def _checkpoint(self, match: re.Match[bytes]) -> Checkpoint | None:
-        size_bytes, env_steps, inode, at_ns = map(int, match.groups()[1:5])
-        path = bytes.fromhex(match[6].decode())
-        if path[:1] != b"/" or b"\0" in path or max(env_steps, inode, size_bytes) >= _MAX_STEP:
+        size_bytes, env_steps, inode, mtime_ns, at_ns = map(int, match.groups()[1:6])
+        path = bytes.fromhex(match[7].decode())
+        if path[:1] != b"/" or b"\0" in path or max(env_steps, inode, mtime_ns, size_bytes) >= _MAX_STEP:
             return None
         now = time.monotonic()
         saved = round(time.time() - (now - min(at_ns / 1e9, now)), 3)
         with suppress(UnicodeDecodeError):  # a message cannot carry a path that is not UTF-8
             size = size_bytes if size_bytes != ring.UNKNOWN else None
-            return Checkpoint(path.decode(), saved, size, inode, env_steps, is_export=match[1] == b"export")
+            return Checkpoint(path.decode(), saved, size, inode, mtime_ns, env_steps, is_export=match[1] == b"export")
         return None
 
 

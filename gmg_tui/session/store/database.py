@@ -263,7 +263,7 @@ def open_for_reading(path: Path, within_s: float | None = None) -> sqlite3.Conne
 
     Raises `sqlite3.Error`, or `StoreError` if the store is missing, empty, or has another version.
     """
-    if not path.exists():
+    if not os.path.exists(path):
         raise StoreError(f"{path}: there is no store; it was removed, or the session had none")
     db = _connect(path, _LOCK_TIMEOUT_S if within_s is None else within_s, own=distrust(path.parent) is None)
     try:

@@ -212,18 +212,18 @@ def test_an_invalid_experiments_file_is_named(tmp_path: Path, name: str, content
         read(str(tmp_path / name))
 
 
-def test_a_script_is_searched_in_the_current_folder_and_then_beside_the_file(
+def test_a_script_is_searched_beside_the_file_and_then_in_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The current folder may be one of all users, such as `/tmp`."""
     (tmp_path / "here").mkdir()
     (tmp_path / "file").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     write(tmp_path / "file", "")
+    (tmp_path / "here" / "sim.py").touch()
     assert read("../file/sweep.toml").script == "sim.py"
     (tmp_path / "file" / "sim.py").touch()
     assert read("../file/sweep.toml").script == "../file/sim.py"
-    (tmp_path / "here" / "sim.py").touch()
-    assert read("../file/sweep.toml").script == "sim.py"
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,9 @@ except OSError: print("raised")
         ("model_2.pt", 8),
         ("model_3.pt", None),
     ]
-    assert [each.inode for each in files] == [Path(each.path).stat().st_ino for each in files]
+    written = [Path(each.path).stat() for each in files]
+    assert [each.inode for each in files] == [each.st_ino for each in written]
+    assert [each.mtime_ns for each in files[:2]] == [each.st_mtime_ns for each in written[:2]]
 
 
 def test_a_file_saved_by_each_of_many_processes_is_reported(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -157,7 +159,7 @@ def test_the_report_of_saved_files_starts_again_when_it_is_long(sandbox: Sandbox
     sandbox.run(script + "torch.save(b'1', 'first.pt')")
     names = [Path(each.path).name for each in read_all(saved, folder)]
     with (sandbox.folder / ring.SAVED).open("ab") as file:
-        file.write(b"x" * ring.MAX_SAVED_BYTES + b"\nstate -1 0 5 1 2f61")  # the last line is incomplete
+        file.write(b"x" * ring.MAX_SAVED_BYTES + b"\nstate -1 0 5 1 1 2f61")  # the last line is incomplete
     names += [Path(each.path).name for each in read_all(saved, folder)]
     sandbox.run(script + "torch.save(b'1', 'second.pt')")
     names += [Path(each.path).name for each in read_all(saved, folder)]
@@ -175,14 +177,14 @@ def read_all(saved: SavedFiles, folder: int) -> list[Checkpoint]:
 @given(
     st.lists(
         st.binary(max_size=60)
-        | st.tuples(*[st.integers(-2, 2**63)] * 4, st.binary(max_size=20)).map(
-            lambda row: f"state {' '.join(map(str, row[:4]))} {row[4].hex()}".encode()
+        | st.tuples(*[st.integers(-2, 2**63)] * 5, st.binary(max_size=20)).map(
+            lambda row: f"state {' '.join(map(str, row[:5]))} {row[5].hex()}".encode()
         )
     )
 )
 def test_hostile_lines_of_saved_files_are_ignored(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]) -> None:
     folder = os.open(tmp_path_factory.getbasetemp(), os.O_RDONLY)
-    (tmp_path_factory.getbasetemp() / ring.SAVED).write_bytes(b"\n".join([*lines, b"state 5 6 7 8 2f61", b""]))
+    (tmp_path_factory.getbasetemp() / ring.SAVED).write_bytes(b"\n".join([*lines, b"state 5 6 7 8 9 2f61", b""]))
     files = read_all(SavedFiles(), folder)
     os.close(folder)
     assert files[-1].path == "/a"

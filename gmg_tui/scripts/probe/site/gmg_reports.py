@@ -24,7 +24,7 @@ NO_STEP = -(2**63)
 """The step of a metric without a step."""
 MAX_NAME_BYTES = 200
 SAVED = "saved"
-"""Lines of text: kind, size in bytes, environment steps, inode, CLOCK_MONOTONIC in ns, and the path's bytes in hex.
+"""Lines of text: kind, size in bytes, environment steps, inode, mtime and CLOCK_MONOTONIC in ns, and the path's bytes in hex.
 
 Kinds are `state` and `export`.
 """
@@ -139,7 +139,7 @@ def report_saved(kind, env_steps, target):
         if os.path.isfile(candidate):
             status = os.stat(candidate)
             size = status.st_size if is_path else UNKNOWN
-            numbers = f"{size} {env_steps} {status.st_ino} {monotonic_ns()}"
+            numbers = f"{size} {env_steps} {status.st_ino} {status.st_mtime_ns} {monotonic_ns()}"
             _append(f"\n{kind} {numbers} {os.fsencode(candidate).hex()}\n".encode())
             return
 
