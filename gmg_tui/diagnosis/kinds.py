@@ -31,6 +31,8 @@ _VITAL_METRICS = re.compile(r"loss|reward|return|grad|value|kl|action|obs", re.I
 """Names of metrics whose NaN means that training is broken; others may be NaN for lack of data."""
 _HARMLESS_METRICS = re.compile(r"explained_var", re.IGNORECASE)
 """Names of metrics that are NaN in Stable-Baselines3 whenever all returns are equal."""
+_EVALUATION_METRICS = re.compile(r"(?<![a-z])val(?![a-z])|valid|eval|test", re.IGNORECASE)
+"""Names of metrics that may be NaN until the first evaluation."""
 
 
 class Scope(Enum):
@@ -116,10 +118,12 @@ def _find_nan(facts: Facts, history: History) -> Sign | None:
 
 
 def _is_serious(name: str, broken: BrokenMetric) -> bool:
-    """Returns True for a loss, and for a vital metric that was finite before."""
+    """Returns True for a loss of the training, and for a vital metric that was finite before."""
     if _HARMLESS_METRICS.search(name) is not None:
         return False
-    return "loss" in name.lower() or (broken.finite is not None and _VITAL_METRICS.search(name) is not None)
+    if broken.finite is None:
+        return "loss" in name.lower() and _EVALUATION_METRICS.search(name) is None
+    return _VITAL_METRICS.search(name) is not None
 
 
 def _find_leak(facts: Facts, history: History) -> Sign | None:

@@ -9,6 +9,7 @@ import fcntl
 import os
 import pwd
 import stat
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
@@ -320,6 +321,13 @@ def _open_folder(name: str, parent: int | None = None) -> int:
         return os.open(link, _FOLDER_FLAGS & ~os.O_NOFOLLOW)
     finally:
         os.close(path_only)
+
+
+def temporary_folders() -> list[Path]:
+    """Returns the folder for temporary files; none if none can be written, as in a read-only container."""
+    with suppress(FileNotFoundError):
+        return [Path(tempfile.gettempdir())]
+    return []
 
 
 def runtime_folder() -> Path | None:

@@ -162,6 +162,8 @@ def _defect(path: str, checkpoint: Checkpoint, trust: Trust) -> str | None:
                 return "is another file, written earlier"
             is_zip = file.read(2) == b"PK"  # `torch.save` and Stable-Baselines3; the ZIP directory is at the end
             return "is incomplete" if is_zip and not zipfile.is_zipfile(file) else trust.distrust_reason(path, status)
+    except zipfile.BadZipFile:
+        return "is incomplete"
     except FileNotFoundError:
         return f"is not on {socket.gethostname()}"
     except OSError as error:

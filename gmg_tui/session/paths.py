@@ -6,7 +6,6 @@ import os
 import re
 import socket
 import stat
-import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from gmg_tui.machine.folders import (
     make_private,
     runtime_folder,
     state_folder,
+    temporary_folders,
 )
 from gmg_tui.machine.ownership import user_name
 from gmg_tui.machine.processes import is_own, peer_credentials
@@ -182,7 +182,8 @@ def socket_path(name: str) -> Path:
     trouble, runtime = "", runtime_folder()
     runtime_folders = [runtime / "gmg-tui"] if runtime is not None and os.path.isdir(runtime) else []
     fallback = sessions_folder().parent / "sockets"  # if another user has taken the name in the temporary folder
-    for folder in (*runtime_folders, Path(tempfile.gettempdir(), f"gmg-tui-{os.getuid()}"), fallback):
+    shared = [folder / f"gmg-tui-{os.getuid()}" for folder in temporary_folders()]
+    for folder in (*runtime_folders, *shared, fallback):
         path = folder / f"{name}.sock"
         if len(os.fsencode(path)) > _MAX_SOCKET_PATH_BYTES:
             trouble = f"{path} is too long for a socket"

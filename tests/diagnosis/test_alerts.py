@@ -149,7 +149,8 @@ def test_an_alert_that_a_stop_ends_is_no_recovery() -> None:
 def test_metrics_that_break_are_named_with_their_last_finite_value() -> None:
     curves = Curves()
     for step, loss in enumerate([0.5, 0.25, math.nan, math.nan], 210):
-        values = {"loss": loss, "explained_variance": math.nan, "success": math.nan}
+        never = dict.fromkeys(("explained_variance", "success", "val_loss", "eval/loss"), math.nan)
+        values = {**never, "loss": loss}
         curves.add([Metric(name, value, step, 1.0) for name, value in values.items()], "iteration")
     watch = Watch()
     watch.update(Facts(1.0, _RUNNING, broken=curves.broken))

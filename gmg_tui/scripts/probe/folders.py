@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import tempfile
 import time
 import zlib
 from collections import deque
@@ -13,7 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 from threading import Thread
 
-from gmg_tui.machine.folders import OpenFolder, make_locked, remove_abandoned, runtime_folder
+from gmg_tui.machine.folders import OpenFolder, make_locked, remove_abandoned, runtime_folder, temporary_folders
 from gmg_tui.model import Checkpoint
 from gmg_tui.model.attempt import MAX_JOB_CHECKPOINTS
 from gmg_tui.scripts.probe.reports import Reports
@@ -75,7 +74,7 @@ def _reserve(folder: OpenFolder) -> None:
 
 
 def _parents() -> tuple[Path, ...]:
-    own, shared = runtime_folder(), (Path("/dev/shm"), Path(tempfile.gettempdir()), _SPARE_PARENT)  # noqa: S108 - made private
+    own, shared = runtime_folder(), (Path("/dev/shm"), *temporary_folders(), _SPARE_PARENT)  # noqa: S108 - made private
     return tuple(dict.fromkeys(shared if own is None else (own, *shared)))
 
 
