@@ -86,8 +86,8 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True):
     """Name of the node that reported it to the session's engine; empty for the engine's own machine."""
 
 
-MAX_JOB_CHECKPOINTS, _MAX_NODE_CHECKPOINTS, _MAX_PATH_CHECKPOINTS = 100, 20, 10
-"""Newest checkpoints to keep of a job, and of those from one node or with one path, which must not crowd out the others."""
+MAX_JOB_CHECKPOINTS, _MAX_NODE_CHECKPOINTS, _MAX_PATH_CHECKPOINTS, _MAX_EXPORTS = 100, 20, 10, 5
+"""Newest checkpoints to keep of a job, and of those from one node, with one path, or exported: these must not crowd out others."""
 
 
 def merge_checkpoints(*lists: Iterable[Checkpoint], limit: int = MAX_JOB_CHECKPOINTS) -> tuple[Checkpoint, ...]:
@@ -101,14 +101,15 @@ def merge_checkpoints(*lists: Iterable[Checkpoint], limit: int = MAX_JOB_CHECKPO
         file = checkpoint.path, checkpoint.node, checkpoint.inode
         by_file.pop(file, None)  # moves it to the end
         by_file[file] = checkpoint
-    kept, of_nodes, of_paths = list[Checkpoint](), Counter[str](), Counter[tuple[str, str]]()
+    kept, counts = list[Checkpoint](), Counter[tuple[str, ...]]()
     for checkpoint in reversed(by_file.values()):
-        path = checkpoint.path, checkpoint.node
-        of_nodes[checkpoint.node] += 1
-        of_paths[path] += 1
-        if of_paths[path] <= _MAX_PATH_CHECKPOINTS and not (
-            checkpoint.node and of_nodes[checkpoint.node] > _MAX_NODE_CHECKPOINTS
-        ):
+        limits: dict[tuple[str, ...], int] = {(checkpoint.path, checkpoint.node): _MAX_PATH_CHECKPOINTS}
+        if checkpoint.node:
+            limits[(checkpoint.node,)] = _MAX_NODE_CHECKPOINTS
+        if checkpoint.is_export:
+            limits[()] = _MAX_EXPORTS
+        counts.update(limits.keys())
+        if all(counts[key] <= most for key, most in limits.items()):
             kept.append(checkpoint)
     return tuple(reversed(kept[:limit]))
 

@@ -342,10 +342,12 @@ def test_files_saved_under_one_name_are_told_apart(tmp_path: Path) -> None:
     assert found.path.endswith("_4.pt")
 
 
-def test_many_files_saved_under_one_name_do_not_crowd_out_others() -> None:
+def test_many_files_saved_under_one_name_or_exported_do_not_crowd_out_others() -> None:
     many = [Checkpoint("/model.tmp", float(number), inode=number) for number in range(1, 200)]
-    kept = merge_checkpoints([Checkpoint("/best.pt", 0.0)], many)
-    assert [checkpoint.inode for checkpoint in kept] == [0, *range(190, 200)]
+    exports = [Checkpoint(f"/{number}.jit", float(number), is_export=True) for number in range(1, 200)]
+    kept = merge_checkpoints([Checkpoint("/best.pt", 0.0)], many, exports, limit=MAX_CHECKPOINTS)
+    assert [checkpoint.inode for checkpoint in kept if not checkpoint.is_export] == [0, *range(190, 200)]
+    assert sum(checkpoint.is_export for checkpoint in kept) == 5
 
 
 def test_a_file_that_was_there_before_is_no_checkpoint_unless_it_is_the_one_that_was_saved(tmp_path: Path) -> None:
