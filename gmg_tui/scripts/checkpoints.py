@@ -155,13 +155,16 @@ def _defect(path: str, checkpoint: Checkpoint, trust: Trust) -> str | None:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)
-            is_right_size = status.st_size and status.st_size == (checkpoint.size_bytes or status.st_size)
-            if not stat.S_ISREG(status.st_mode) or not is_right_size:
-                return "is incomplete"
-            if status.st_ino != checkpoint.inode and status.st_mtime < checkpoint.saved - _MAX_SKEW_S:
+            if not stat.S_ISREG(status.st_mode):
+                return "is not a file"
+            is_saved_file = status.st_ino == checkpoint.inode and _is_unchanged(status, checkpoint)
+            if not is_saved_file and status.st_mtime < checkpoint.saved - _MAX_SKEW_S:
                 return "is another file, written earlier"
             is_zip = file.read(2) == b"PK"  # `torch.save` and Stable-Baselines3; the ZIP directory is at the end
-            return "is incomplete" if is_zip and not zipfile.is_zipfile(file) else trust.distrust_reason(path, status)
+            is_right_size = status.st_size and status.st_size == (checkpoint.size_bytes or status.st_size)
+            is_later_zip = is_zip and status.st_mtime_ns > checkpoint.mtime_ns > 0  # its size is unknown
+            is_complete = (is_right_size or is_later_zip) and not (is_zip and not zipfile.is_zipfile(file))
+            return trust.distrust_reason(path, status) if is_complete else "is incomplete"
     except zipfile.BadZipFile:
         return "is incomplete"
     except FileNotFoundError:

@@ -31,6 +31,8 @@ _log = logging.getLogger(__name__)
 _STOPPED = "the tuning was stopped"
 _MIN_OTHER_CORES, _MIN_OTHER_SHARE = 0.5, 0.1
 """Ignore other processes that use fewer cores than this, or a smaller share of the CPU."""
+_MAX_IGNORED_S = 30
+"""Seconds after which a script that steps other numbers of environments only is not evaluating, but ignores the value."""
 
 
 class TrialRun:
@@ -46,6 +48,8 @@ class TrialRun:
         self._attempt = attempt
         self._printed_envs = set[int]()
         """The numbers of environments seen so far; a script may also step others, such as for an evaluation."""
+        self._ignored_beats = 0
+        """Seconds in which only other numbers were seen."""
         self._meter = RateMeter(self._spec, self.trial.kind)
         self._read_at_s: float | None = None
         """Time of the last reading of the metric, in seconds of the attempt."""
@@ -72,6 +76,11 @@ class TrialRun:
         return f"the script simulates {counted} instead of {self.trial.value:,}: it ignores {{n_envs}}"
 
     @property
+    def is_over(self) -> bool:
+        """True once its rate has been measured for long enough, or the script has ignored the value for too long."""
+        return self.measured or (self.ignores_value is not None and self._ignored_beats >= _MAX_IGNORED_S)
+
+    @property
     def measured(self) -> bool:
         """True once its rate has been measured for long enough."""
         return self._meter.is_done
@@ -89,6 +98,7 @@ class TrialRun:
             self._reset(attempt.number)
         if attempt.printed_envs is not None:
             self._printed_envs.add(attempt.printed_envs)
+            self._ignored_beats += self.ignores_value is not None
         elapsed_s = attempt.elapsed_s(clock.now())
         done = self._amount_done(worker, attempt, elapsed_s)
         if done is not None:
@@ -298,7 +308,7 @@ class TrialSource:
             run.measure(worker, counts=all_have_rate or run not in together, other_cores=other_cores)
         all_measured = all_have_rate and all(run.measured for run in together)
         for run, worker in running:
-            done = all_measured if run in together else run.measured
+            done = all_measured if run in together and run.ignores_value is None else run.is_over
             if worker.state.active and done:
                 worker.stop(Stop(reason="measured"), is_done=True)
         self._skip_unused()
