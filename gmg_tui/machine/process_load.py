@@ -101,6 +101,11 @@ class Activity:
         """Seconds without activity at the last update."""
         return self.idle_for_s(self._updated_at or 0.0)
 
+    @property
+    def updated_silence_s(self) -> float:
+        """Seconds without output at the last update."""
+        return (self._updated_at or 0.0) - self._output_at
+
     def describe_idleness(self, now: float) -> str:
         """Describes the idleness, such as `no output for 74 s, 0.0 s CPU`, or why a process is stopped."""
         return self.stopped or f"no output for {now - self._output_at:.0f} s, {self._silent_cpu_s:.1f} s CPU"

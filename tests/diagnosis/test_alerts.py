@@ -126,6 +126,8 @@ def test_work_that_is_complete_must_end() -> None:
     prints = [changed(complete, output_bytes=number) for number in range(600)]
     assert _raised(lambda now: Facts(now, prints[int(now / 50)]), 599) == {}
     assert _raised(lambda now: Facts(now, complete, is_bar=True), 280) == {}  # it may have loaded something
+    busy = changed(complete, cpu_pct=90.0)  # only a part may be complete, such as the preparation of the data
+    assert _raised(lambda now: Facts(now, busy), 700) == {"done": pytest.approx(660, abs=2)}
     said = changed(_RUNNING, last_line="Training finished.")
     assert "done" in _raised(lambda now: Facts(now, said), 100)
     # A worker with metrics has these as its last line.

@@ -10,11 +10,14 @@ from typing import cast
 from unittest.mock import MagicMock
 
 import pytest
+from msgspec import structs
 
+from gmg_tui.engine.attempts.attempt import RankActivity
 from gmg_tui.engine.supervisor import Supervisor
-from gmg_tui.engine.workers import restart_policy
+from gmg_tui.engine.workers import group, restart_policy
 from gmg_tui.engine.workers.restart_policy import HEALTHY_S, RestartPolicy
-from gmg_tui.model import AlertAction, RestartMode, StartMode, WorkerState
+from gmg_tui.engine.workers.worker import Worker
+from gmg_tui.model import NO_ATTEMPT, AlertAction, Checkpoint, RestartMode, StartMode, WorkerState
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.session import STORE
 from gmg_tui.session.protocol import Action
@@ -197,7 +200,7 @@ async def test_after_a_stop_only_the_user_asks_for_another_attempt() -> None:
     await policy.wait_until_due()
     policy.cancel()
     policy.retry()
-    assert (_follows(policy), policy.replace(), policy.pending) == (False, False, False)
+    assert (_follows(policy), policy.replace(running_s=1.0), policy.pending) == (False, False, False)
     policy.request()
     await policy.wait_until_due()
     assert _follows(policy)
@@ -208,10 +211,33 @@ async def test_a_failure_and_its_alert_are_one_restart() -> None:
     for _ in range(2):
         await policy.wait_until_due()
         policy.schedule(Failure(FailureKind.SCRIPT, "loss is NaN", ""), had_progress=True, running_s=1.0)
-        assert policy.replace()  # `--on nan=restart`, as its last line is read
+        assert policy.replace(running_s=1.0)  # `--on nan=restart`, as its last line is read
         policy.retry()
     await policy.wait_until_due()
-    assert not policy.replace()
+    assert not policy.replace(running_s=1.0)
+    assert policy.replace(running_s=HEALTHY_S), "earlier restarts no longer count"
+
+
+def test_a_group_that_prints_something_else_than_progress_has_more_time() -> None:
+    """As in an evaluation; a deadlocked one prints nothing."""
+    deadlocked = RankActivity(1, in_running=True, progress_at=0.0, silence_s=80.0)
+    evaluating = structs.replace(deadlocked, silence_s=1.0)
+    assert group._silent_s([deadlocked, deadlocked], 60.0, 0.0, 80.0) == 80.0
+    assert group._silent_s([deadlocked, evaluating], 60.0, 0.0, 80.0) is None
+    assert group._silent_s([deadlocked, evaluating], 60.0, 0.0, 600.0) == 600.0
+
+
+def test_a_file_with_which_a_script_fails_twice_in_the_same_way_is_left_out() -> None:
+    """The newest one may be another kind of file, such as the state of an optimizer."""
+    worker, failure = object.__new__(Worker), Failure(FailureKind.SCRIPT, "KeyError: 'model'", "")
+    worker._failed_start = None
+    files = (Checkpoint("/model.pt", 1.0), Checkpoint("/optimizer.pt", 2.0))
+    first = structs.replace(NO_ATTEMPT, number=1, started=0.5, had_progress=True, checkpoints=files)
+    later = structs.replace(first, number=2, started=3.0, had_progress=False, continued_from="/optimizer.pt")
+    assert worker._usable_checkpoints(first, failure) == files
+    assert worker._usable_checkpoints(later, failure) == files
+    assert worker._usable_checkpoints(later, failure) == files[:1]
+    assert worker._usable_checkpoints(structs.replace(later, had_progress=True), failure) == files
 
 
 async def test_two_requests_to_stop_kill_no_worker_that_is_saving() -> None:

@@ -32,6 +32,10 @@ async def test_a_traceback_before_exit_code_0_is_a_warning_and_fails_a_job(tmp_p
         queue = await run.until_done()
     (job,) = reader.load_jobs(run.folder / session.STORE)
     assert (queue.failed, job.reason) == (1, "exit code 0 after KeyError: 'joint'")
+    script.write_text(f"print('iteration 3/3 loss 0.5', flush=True)\n{UNCLEAN}")
+    async with running(sweep_for([{"x": 1}], program(script=str(script), cpu=1))) as run:
+        queue = await run.until_done()
+    assert queue.finished == 1, "all work was done; a thread may have failed afterwards"
 
 
 DIVERGED = """\

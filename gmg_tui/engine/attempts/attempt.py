@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -120,6 +121,8 @@ class RankActivity(Struct, frozen=True, omit_defaults=True):
     """Longest recent interval between two reports; 0 before the second."""
     idle_s: float = 0.0
     """Seconds without activity at the last scan."""
+    silence_s: float = math.inf
+    """Seconds without output at the last scan."""
     stopped: str | None = None
     """The reason that a process is stopped, such as a signal or a debugger; None if none is."""
 

@@ -37,14 +37,15 @@ async def outcome_of(
     readings: Readings, spec: RunSpec, exit_code: int | None, stop: Stop | None, survivors: str | None
 ) -> Outcome:
     """Returns the outcome of an attempt; `survivors` describes processes that survived SIGKILL, if any."""
-    cause, failure = stop.cause if stop is not None else None, None
+    cause, failure, progress = stop.cause if stop is not None else None, None, readings.reader.progress
+    is_complete = progress is not None and 0 < progress.total <= progress.done
     if survivors is not None:
         failure = Failure(FailureKind.UNKNOWN, survivors, "")
     elif stop is not None and cause in (StopCause.ALERT, StopCause.TIMEOUT):
         failure = Failure(FailureKind.UNKNOWN, stop.reason or stop.cause, "")
     elif stop is None and exit_code:
         failure = await _failure_of(readings, spec, exit_code)
-    elif stop is None and readings.unclean is not None and readings.launch.task.job is not None:
+    elif stop is None and readings.unclean is not None and readings.launch.task.job is not None and not is_complete:
         # Exit code 0 counts as finished, but `--resume` must not skip a job that printed an exception.
         failure = Failure(FailureKind.SCRIPT, f"exit code 0 after {readings.unclean}", SEE_LOG)
     return Outcome(

@@ -309,21 +309,21 @@ class Readings:
             has_gpu=self.launch.slot.gpu is not None,
             gpu_util_pct=self.meter.gpu_util_pct.value,
         )
-        verdict = judge(facts)
-        return verdict if verdict.kind != "unknown" else None
+        return verdict if (verdict := judge(facts)).kind != "unknown" else None
 
     def rank_activity(self, *, has_process: bool, leader_runs: bool) -> RankActivity:
         """Returns the rank's activity, which its group checks."""
         reader, activity = self.reader, self.activity
         return RankActivity(
-            attempt=self.launch.number,
-            has_process=has_process,
+            self.launch.number,
+            has_process,
             leader_runs=leader_runs,
             phase_started=reader.phase_started,
             in_running=reader.phase is Phase.RUNNING,
             progress_at=reader.pace.last_at,
             progress_every_s=reader.pace.usual_s,
             idle_s=activity.updated_idle_s,
+            silence_s=activity.updated_silence_s,
             stopped=activity.stopped,
         )
 

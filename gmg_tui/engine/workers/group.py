@@ -31,6 +31,8 @@ _MAX_CAUSES = 4
 _MIN_CHECK_GAP_S = 2.0
 """A gap between checks above this and half of `--stuck-after` restarts the watch: the engine was suspended."""
 _MAX_PROGRESS_GAP_FACTOR = 3.0
+_OUTPUT_FACTOR = 10.0
+"""Factor of the limit for a group that prints something else than progress, as in an evaluation."""
 """Multiple of the longest recent interval between progress reports before which no group is stuck."""
 _STATE_PRECEDENCE = (
     *("stopping", "restarting", "waiting", "starting", "building"),
@@ -237,7 +239,8 @@ class Group:
         self.stuck, restarts = self._stuck_reason(now), self._session.spec.on.get("stuck") is AlertAction.RESTART
         for worker in workers:
             worker.stuck = self.stuck
-        if self.stuck is not None and restarts and self.policy.replace():
+        running_s = max(worker.running_s for worker in workers)
+        if self.stuck is not None and restarts and self.policy.replace(running_s=running_s):
             self.end(self.stuck)
 
     def _stuck_reason(self, now: float) -> str | None:
@@ -313,6 +316,7 @@ def _silent_s(ranks: Sequence[RankActivity], stuck_after_s: float, start: float,
     if last is not None and not any(_is_rebuilding(activity, last) for activity in ranks):
         silent_s = now - max(last, start)
         limit_s = max(stuck_after_s, _MAX_PROGRESS_GAP_FACTOR * max(activity.progress_every_s for activity in ranks))
+        limit_s *= _OUTPUT_FACTOR if min(activity.silence_s for activity in ranks) < stuck_after_s else 1.0
     else:  # ranks may wait for each other at the start, and the first report may take long
         silent_s = min(now - start, *(activity.idle_s for activity in ranks))
         limit_s = stuck_after_s

@@ -68,10 +68,15 @@ class RestartPolicy:
         self.cancel_backoff()
         self._due.clear()
 
-    def replace(self) -> bool:
-        """Requests a replacement for an attempt with an alert. Returns True if another attempt follows."""
+    def replace(self, *, running_s: float) -> bool:
+        """Requests a replacement for an attempt with an alert, which has been in its running phase for `running_s`.
+
+        Returns True if another attempt follows.
+        """
         if self.pending:  # the failure that raised the alert may have scheduled one
             return True
+        if running_s >= HEALTHY_S:
+            self._restarts = 0
         if self._is_stopped or self._restarts >= self._spec.max_restarts:
             return False
         self._restarts += 1

@@ -17,7 +17,7 @@ from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, S
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot import EngineSlot
-from gmg_tui.model import NO_ATTEMPT, Alert, AlertAction, Details, Phase, Stacks, WorkerState
+from gmg_tui.model import NO_ATTEMPT, Alert, AlertAction, Checkpoint, Details, Phase, Stacks, WorkerState
 from gmg_tui.scripts.checkpoints import before_nan
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.torchrun import Rendezvous
@@ -78,6 +78,8 @@ class Worker:
         """The current attempt, from its preparation to the outcome."""
         self._idle_state = WorkerState.WAITING
         self._reported_state = WorkerState.WAITING
+        self._failed_start: tuple[str, str] | None = None
+        """The checkpoint with which the last attempt failed before any progress, and how; None if it did not."""
         self._stop_reason: str | None = None
         """The reason it was stopped; None if by the user."""
         self._is_done = False
@@ -100,15 +102,27 @@ class Worker:
                     await self._group.conclude(self._rank, self.outcome, self.set_wait_reason)
                 self._conclude(self._attempt, WorkerState.FAILED, reason)
 
+    def _usable_checkpoints(self, last: model.Attempt, failure: Failure | None) -> tuple[Checkpoint, ...]:
+        """Returns the checkpoints to continue from after the attempt `last`.
+
+        Leaves one out with which the script failed twice in the same way before any progress: it may be another kind of file.
+        """
+        usable, failed_before = before_nan(last), self._failed_start
+        self._failed_start = None
+        if last.continued_from is not None and failure is not None and not last.had_progress:
+            self._failed_start = last.continued_from, failure.reason
+        is_unusable = failed_before is not None and self._failed_start == failed_before
+        return tuple(file for file in usable if not (is_unusable and file.path == last.continued_from))
+
     async def _run_attempt(self) -> None:
         """Runs an attempt, then waits for any other ranks to end."""
         if self.failure is not None and self.failure.kind.is_race:
             self.race = self.failure.kind
-        self.failure = self._stop_reason = self.outcome = None
+        failure, self.failure, self._stop_reason, self.outcome = self.failure, None, None, None
         self.follows_rank0 = self._is_done = False
         if self._group is None and self.newest is not None and (last := self.attempt) is not None:
             number = self.newest.task.first_attempt + 1
-            self.task = replace(self.task, checkpoints=before_nan(last), first_attempt=number)
+            self.task = replace(self.task, checkpoints=self._usable_checkpoints(last, failure), first_attempt=number)
         attempt = self._attempt = self._workplace.create_attempt(self._engine_slot, self)
         self._enter_waiting()
         outcome = await attempt.run()
@@ -271,11 +285,19 @@ class Worker:
         """Applies the action of `--on` to a new alert."""
         action, attempt = self._workplace.spec.on.get(alert.kind, AlertAction.SHOW), self._attempt
         self._recorder.alerted(self, alert, action)
-        reason, is_group_alert = alert.headline, alert.kind == "stuck" and self.rank is not None
+        reason = alert.headline
+        restarts = action is AlertAction.RESTART and not (
+            alert.kind == "stuck" and self.rank is not None
+        )  # a group decides
         if action is AlertAction.STOP and not (attempt is None and self.state.ended):
             self.stop(Stop(reason=reason), is_done=alert.kind == "done")
-        elif action is AlertAction.RESTART and attempt is not None and not is_group_alert and self.policy.replace():
+        elif restarts and attempt is not None and self.policy.replace(running_s=self.running_s):
             attempt.stop(Stop(StopCause.ALERT, reason=reason))
+
+    @property
+    def running_s(self) -> float:
+        """Seconds since it entered the running phase; 0 outside it."""
+        return time.monotonic() - self.state_since if self.state is WorkerState.RUNNING else 0.0
 
     def follow_rank0(self) -> None:
         """Shows the worker as running, because rank 0 reports for all ranks."""

@@ -147,7 +147,9 @@ def remove_stale_locks(environ: Mapping[str, str], cwd: str = "") -> tuple[Path,
 
 def _locks(root: Path) -> Iterator[Path]:
     """Yields the locks in a cache and in its folders, such as `kernel_compilation_manager` and `ptx_cache_sm_90`."""
-    return (path for pattern in ("*.lock", "*/*.lock") for path in root.glob(pattern) if path.name in _LOCK_NAMES)
+    with suppress(OSError):  # another user's folder, or a network disk's fault
+        for pattern in ("*.lock", "*/*.lock"):
+            yield from (path for path in root.glob(pattern) if path.name in _LOCK_NAMES)
 
 
 def key_of(script: str, args: Sequence[str], kind: str) -> str:
