@@ -286,9 +286,7 @@ class Worker:
         action, attempt = self._workplace.spec.on.get(alert.kind, AlertAction.SHOW), self._attempt
         self._recorder.alerted(self, alert, action)
         reason = alert.headline
-        restarts = action is AlertAction.RESTART and not (
-            alert.kind == "stuck" and self.rank is not None
-        )  # a group decides
+        restarts = action is AlertAction.RESTART and not (alert.kind == "stuck" and self.rank is not None)
         if action is AlertAction.STOP and not (attempt is None and self.state.ended):
             self.stop(Stop(reason=reason), is_done=alert.kind == "done")
         elif restarts and attempt is not None and self.policy.replace(running_s=self.running_s):
