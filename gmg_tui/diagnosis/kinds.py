@@ -33,8 +33,10 @@ _VITAL_METRICS = re.compile(r"loss|reward|return|grad|value|kl|action|obs", re.I
 """Names of metrics whose NaN means that training is broken; others may be NaN for lack of data."""
 _HARMLESS_METRICS = re.compile(r"explained_var", re.IGNORECASE)
 """Names of metrics that are NaN in Stable-Baselines3 whenever all returns are equal."""
-_EVALUATION_METRICS = re.compile(r"(?<![a-z])val(?![a-z])|valid|eval|test", re.IGNORECASE)
+_EVALUATION_METRICS = re.compile(r"(?<![a-z])val(?![a-z])|valid|eval|test|best|lowest", re.IGNORECASE)
 """Names of metrics that may be NaN until the first evaluation."""
+_SCALED_METRICS = re.compile(r"grad|norm|scale", re.IGNORECASE)
+"""Names of metrics that are infinite now and then in mixed precision: the step is skipped, and the loss scaled down."""
 
 
 class Scope(Enum):
@@ -127,8 +129,9 @@ def _is_serious(name: str, broken: BrokenMetric) -> bool:
     if _HARMLESS_METRICS.search(name) is not None:
         return False
     if broken.finite is None:
-        return "loss" in name.lower() and _EVALUATION_METRICS.search(name) is None
-    return _VITAL_METRICS.search(name) is not None
+        return math.isnan(broken.value) and "loss" in name.lower() and _EVALUATION_METRICS.search(name) is None
+    is_overflow = math.isinf(broken.value) and _SCALED_METRICS.search(name) is not None
+    return _VITAL_METRICS.search(name) is not None and not is_overflow
 
 
 def _find_leak(facts: Facts, history: History) -> Sign | None:

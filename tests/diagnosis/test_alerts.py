@@ -152,7 +152,7 @@ def test_metrics_that_break_are_named_with_their_last_finite_value() -> None:
     curves = Curves()
     for step, loss in enumerate([0.5, 0.25, math.nan, math.nan], 210):
         never = dict.fromkeys(("explained_variance", "success", "val_loss", "eval/loss"), math.nan)
-        values = {**never, "loss": loss}
+        values = {**never, "loss": loss, "best_loss": math.inf, "grad_norm": 1.0 if step < 211 else math.inf}
         curves.add([Metric(name, value, step, 1.0) for name, value in values.items()], "iteration")
     watch = Watch()
     watch.update(Facts(1.0, _RUNNING, broken=curves.broken))

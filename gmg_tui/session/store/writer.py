@@ -8,7 +8,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import msgspec
 from msgspec import structs
 
 from gmg_tui.machine.blocking_calls import in_daemon_thread
@@ -210,7 +212,7 @@ class StoreWriter:
                 self._db = database.open_for_writing(self._path, create=self._may_create)
                 self._may_create = False
             database.check_files(self._path)
-            database.write(self._db, records)
+            database.write(self._db, [_with_earlier_results(self._db, record) for record in records])
             self._thin(self._db)
             self._is_gone = False
         except (sqlite3.Error, OSError) as error:
@@ -268,3 +270,14 @@ class StoreWriter:
             with suppress(sqlite3.Error):  # the next process to open the file rolls back
                 self._db.close()
             self._db = None
+
+
+def _with_earlier_results(db: sqlite3.Connection, record: Record) -> Record:
+    """Returns the record of a job; one that continued from a checkpoint keeps the stored results that it does not report again."""
+    if not isinstance(record, JobRecord) or record.result is None or record.last.continued_from is None:
+        return record
+    stored = db.execute("SELECT result FROM jobs WHERE number = ?", (record.number,)).fetchone()
+    with suppress(msgspec.MsgspecError, RecursionError):
+        earlier = database.restore_nan(msgspec.json.decode(stored[0], type=dict[str, Any])) if stored else {}
+        return structs.replace(record, result={**earlier, **record.result})
+    return record

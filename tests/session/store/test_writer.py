@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import shutil
 import signal
 import sqlite3
@@ -73,6 +74,18 @@ async def test_writes_are_in_the_store_while_the_writer_runs_and_afterwards(fold
         assert stored.last_snapshot == Snapshot(1.0, 2.0, ())
         assert stored.metrics(1000) == records.metrics(3)
     assert troubles.lines == []
+
+
+async def test_a_job_that_continues_from_a_checkpoint_keeps_its_results(folder: Path, opened: Opened) -> None:
+    store, _ = opened()
+    job = structs.replace(records.finished(1), result={"parameters": 5, "score": math.inf})
+    again = structs.replace(job, result={"score": 2.0})
+    continued = structs.replace(again, last=structs.replace(job.last, number=2, continued_from="/model.pt"))
+    for put, result in ((job, job.result), (continued, {"parameters": 5, "score": 2.0}), (again, {"score": 2.0})):
+        store.put(put)
+        await store.wait_written()
+        assert records.jobs_so_far(folder / STORE)[0].result == result
+    await store.close()
 
 
 async def test_files_are_generated_after_an_end_and_at_the_end(folder: Path, opened: Opened) -> None:
