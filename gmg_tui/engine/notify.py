@@ -5,6 +5,7 @@ import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from gmg_tui.machine.processes import kill_group
@@ -14,6 +15,8 @@ from gmg_tui.model.text import one_line
 COMMAND_TIMEOUT_S = 30.0
 FINISH_TIMEOUT_S = 2 * COMMAND_TIMEOUT_S
 """Time limit for all remaining commands at the end of a session."""
+_END_TIMEOUT_S = 5.0
+"""Time limit for the end of a killed command."""
 MAX_EVENTS = 1000
 _MAX_OCCURRENCES = 16
 """Maximum occurrences in a snapshot; a client further behind misses some."""
@@ -133,7 +136,9 @@ class Notifications:
             return f"timed out after {COMMAND_TIMEOUT_S:.0f} s"
         finally:
             kill_group(process.pid, reaped=process.returncode is not None)
-            await process.wait()
+            with suppress(TimeoutError):  # it may have become another user's, as with sudo
+                async with asyncio.timeout(_END_TIMEOUT_S):
+                    await process.wait()
         return None if code == 0 else f"exit code {code}"
 
 

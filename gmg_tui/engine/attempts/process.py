@@ -235,11 +235,13 @@ class Process:
                 return
         if not remaining and self.exit_code is None and (leader := processes.read(self.pid)) is not None:
             remaining = [leader]
-        if remaining:
-            pids = ", ".join(f"{proc.pid} (state {proc.state})" for proc in remaining)
-            where = "stuck in the kernel" if any(proc.is_alive for proc in remaining) else "held by a debugger"
-            with contextlib.suppress(ProcessLookupError):
-                where = "another user's" if any(_refuses_signals(proc.pid) for proc in remaining) else where
+        is_anothers = False
+        with contextlib.suppress(ProcessLookupError):  # another user's may not be readable (hidepid, proc(5))
+            is_anothers = self.exit_code is None and _refuses_signals(self.pid)
+        if remaining or is_anothers:
+            pids = ", ".join(f"{proc.pid} (state {proc.state})" for proc in remaining or ()) or str(self.pid)
+            where = "stuck in the kernel" if any(proc.is_alive for proc in remaining or ()) else "held by a debugger"
+            where = "another user's" if is_anothers else where
             self.survivors = f"survives SIGKILL: process {pids}; {where}"
             _log.warning("%s", self.survivors)
             self.unkillable.set()
