@@ -34,7 +34,7 @@ _VITAL_METRICS = re.compile(r"loss|reward|return|grad|value|kl|action|obs", re.I
 _HARMLESS_METRICS = re.compile(r"explained_var", re.IGNORECASE)
 """Names of metrics that are NaN in Stable-Baselines3 whenever all returns are equal."""
 _EVALUATION_METRICS = re.compile(r"(?<![a-z])val(?![a-z])|valid|eval|test|best|lowest", re.IGNORECASE)
-"""Names of metrics that may be NaN until the first evaluation."""
+"""Names of metrics that may be NaN before and between evaluations."""
 _SCALED_METRICS = re.compile(r"grad|norm|scale", re.IGNORECASE)
 """Names of metrics that are infinite now and then in mixed precision: the step is skipped, and the loss scaled down."""
 
@@ -126,10 +126,10 @@ def _find_nan(facts: Facts, history: History) -> Sign | None:
 
 def _is_serious(name: str, broken: BrokenMetric) -> bool:
     """Returns True for a loss of the training, and for a vital metric that was finite before."""
-    if _HARMLESS_METRICS.search(name) is not None:
+    if _HARMLESS_METRICS.search(name) is not None or _EVALUATION_METRICS.search(name) is not None:
         return False
     if broken.finite is None:
-        return math.isnan(broken.value) and "loss" in name.lower() and _EVALUATION_METRICS.search(name) is None
+        return math.isnan(broken.value) and "loss" in name.lower()
     is_overflow = math.isinf(broken.value) and _SCALED_METRICS.search(name) is not None
     return _VITAL_METRICS.search(name) is not None and not is_overflow
 

@@ -124,7 +124,7 @@ class Notifications:
         )
         try:
             try:
-                process = await start(cwd=self._spec.cwd)
+                process = await start(cwd=self._spec.notify_cwd or self._spec.cwd)
             except OSError:  # the folder was removed
                 process = await start(cwd="/")
         except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: no thread can be started

@@ -94,7 +94,7 @@ def read(pid: int) -> Proc | None:
 def command_name(pid: int) -> str:
     """Returns the first 15 characters of a process's name; empty if the process is gone."""
     try:
-        return one_line(procfs.read_file(pid, "comm").decode("utf-8", "replace"))
+        return one_line(procfs.read_file(pid, "comm").strip().decode("utf-8", "replace"))
     except OSError:
         return ""
 

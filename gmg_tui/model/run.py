@@ -131,6 +131,8 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     agent: AgentSpec | None = None
     """None unless the engine is a node's agent."""
     notify: tuple[str, ...] = ()
+    notify_cwd: str = ""
+    """Folder in which `notify` was given when the session was resumed; empty for `cwd`."""
     host: str = ""
     """Name of its machine (`uname -n`): several machines may share the state folder."""
 

@@ -106,6 +106,13 @@ async def test_a_notification_does_not_need_the_folder_that_a_script_has_removed
         await run.leave()
         await run.process.wait()
     assert (tmp_path / "seen").read_text() == "/\n"
+    folder.mkdir()
+    command = f"pwd > {tmp_path}/seen"  # given at a resume in another folder
+    async with running(spec_for("--lines", "1", cwd=str(folder), notify=(command,), notify_cwd=str(tmp_path))) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+        await run.leave()
+        await run.process.wait()
+    assert (tmp_path / "seen").read_text() == f"{tmp_path}\n"
 
 
 async def test_a_group_failure_notifies_the_failed_rank() -> None:

@@ -52,6 +52,7 @@ async def test_the_wait_for_the_gate_does_not_count_as_run_time() -> None:
         (RestartMode.STARTUP, None, True, False),
         (RestartMode.FAILURE, FailureKind.SCRIPT, True, True),
         (RestartMode.FAILURE, FailureKind.CONFIG, False, False),
+        (RestartMode.FAILURE, FailureKind.CONFIG, True, True),
         (RestartMode.FAILURE, None, True, False),
         (RestartMode.ALWAYS, None, True, True),
     ],

@@ -125,8 +125,8 @@ class RestartPolicy:
 
 def wants_restart(mode: RestartMode, kind: FailureKind | None, *, had_progress: bool) -> bool:
     """Returns True if `--restart` asks for another attempt; `kind` is None after exit code 0."""
-    if mode is RestartMode.NEVER or kind is FailureKind.CONFIG:
-        return False  # a missing permission or a full disk does not fix itself
+    if mode is RestartMode.NEVER or (kind is FailureKind.CONFIG and not had_progress):
+        return False  # a missing permission or package does not fix itself
     if kind is None or mode is RestartMode.ALWAYS:
         return mode is RestartMode.ALWAYS
     return mode is RestartMode.FAILURE or (kind.is_transient and not had_progress)
