@@ -33,7 +33,7 @@ _VITAL_METRICS = re.compile(r"loss|reward|return|grad|value|kl|action|obs", re.I
 """Names of metrics whose NaN means that training is broken; others may be NaN for lack of data."""
 _HARMLESS_METRICS = re.compile(r"explained_var", re.IGNORECASE)
 """Names of metrics that are NaN in Stable-Baselines3 whenever all returns are equal."""
-_EVALUATION_METRICS = re.compile(r"(?<![a-z])val(?![a-z])|valid|eval|test|best|lowest", re.IGNORECASE)
+_EVALUATION_METRICS = re.compile(r"(?<![a-z])(?:val(?![a-z])|test)|valid|eval|best|lowest", re.IGNORECASE)
 """Names of metrics that may be NaN before and between evaluations."""
 _SCALED_METRICS = re.compile(r"grad|norm|scale", re.IGNORECASE)
 """Names of metrics that are infinite now and then in mixed precision: the step is skipped, and the loss scaled down."""
