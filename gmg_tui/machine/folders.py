@@ -6,6 +6,7 @@ another user may have put into a shared folder.
 
 import errno
 import fcntl
+import math
 import os
 import pwd
 import stat
@@ -186,10 +187,12 @@ def make_locked(path: Path) -> OpenFolder:
     raise OSError(errno.EBUSY, "another user or process has taken it", str(path))
 
 
-def remove_abandoned(parent: Path, prefix: str, is_wanted: Callable[[str, int], bool] | None = None) -> None:
+def remove_abandoned(
+    parent: Path, prefix: str, is_wanted: Callable[[str, int], bool] | None = None, before: float = math.inf
+) -> None:
     """Removes this user's unlocked private folders in `parent` with this prefix, unless `is_wanted(name, descriptor)`.
 
-    Others can neither move a private folder here nor rename one, except in a `parent` that is not safe to share. They may
+    Leaves those alone that were changed after the Unix time `before`: they may be about to be locked. Others can neither move a private folder here nor rename one, except in a `parent` that is not safe to share. They may
     have made any number of entries: stops after `_MAX_SEARCH_S`.
     """
     if distrust(parent, shared=True) is not None:
@@ -197,7 +200,7 @@ def remove_abandoned(parent: Path, prefix: str, is_wanted: Callable[[str, int], 
     until = time.monotonic() + _MAX_SEARCH_S
     with suppress(OSError), os.scandir(parent) as entries:
         for entry in takewhile(lambda _: time.monotonic() < until, entries):
-            if not (entry.name.startswith(prefix) and _is_own(entry)):
+            if not (entry.name.startswith(prefix) and _is_own(entry, before)):
                 continue
             if (folder := _lock(Path(entry.path))) is not None:
                 if is_wanted is not None and is_wanted(entry.name, folder.descriptor):
@@ -206,10 +209,11 @@ def remove_abandoned(parent: Path, prefix: str, is_wanted: Callable[[str, int], 
                     folder.remove(_MAX_REMOVED_ENTRIES)
 
 
-def _is_own(entry: os.DirEntry[str]) -> bool:
-    """True for an existing entry of this user."""
+def _is_own(entry: os.DirEntry[str], before: float) -> bool:
+    """True for an existing entry of this user that was not changed after the Unix time `before`."""
     try:
-        return entry.stat(follow_symlinks=False).st_uid == os.getuid()
+        status = entry.stat(follow_symlinks=False)
+        return status.st_uid == os.getuid() and status.st_mtime < before
     except OSError:
         return False
 

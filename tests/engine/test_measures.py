@@ -291,6 +291,7 @@ def test_a_script_cannot_claim_the_saved_files_of_another_job(tmp_path: Path, mo
         (with_saved.path / ring.SAVED).write_bytes(f"\nstate 5 6 7 8 9 2f{name}\n".encode() * 10_000)
         for folder in folders:
             os.close(folder.descriptor)
+            os.utime(folder.path, (time.time() - 60.0,) * 2)
     saved = read_abandoned(Path("/one"))
     assert {pid: {file.path for file in files} for pid, files in saved.items()} == {1: {"/a"}, 2: set(), 3: {"/c"}}
     assert max(map(len, saved.values())) == MAX_JOB_CHECKPOINTS

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
@@ -356,6 +357,15 @@ print(probe_folders.make_folders(Path("/two")))
     (spare := Path("/tmp", folder.name)).joinpath("saved").unlink()
     spare.rmdir()
     assert run.stdout == f"{folder} {spare}\n[]\n"
+
+
+def test_a_new_folder_is_not_removed_before_it_is_locked(tmp_path: Path) -> None:
+    """The removal runs beside the engine, which makes another folder of the same session."""
+    (folder := tmp_path / "gmg-probe-one").mkdir(mode=0o700)
+    remove_abandoned(tmp_path, "gmg-probe-", before=time.time() - 1.0)
+    assert os.path.exists(folder)
+    remove_abandoned(tmp_path, "gmg-probe-", before=time.time() + 1.0)
+    assert not os.path.exists(folder)
 
 
 def _made_parents() -> list[Path]:

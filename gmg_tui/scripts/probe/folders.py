@@ -26,6 +26,8 @@ _SPARE_PARENT = Path("/tmp")  # noqa: S108 - made private below
 """The folder of spare folders: systemd does not remove them at a logout, nor while they are locked."""
 MAX_FILES = 1000
 """Maximum entries of an attempt's folder to read, and to remove at its end."""
+_CLOCK_STEP_S = 1.0
+"""Time by which a new folder may seem older than it is: file systems use a coarse clock."""
 _MIN_ROOM_BYTES = 4 << 20
 """Room for the counts of all processes, and the reports of some."""
 _MAX_ABANDONED_READS = 8
@@ -85,16 +87,16 @@ def _start_removal(session: Path) -> None:
     The latter may be resumed. Does not wait, as other users may have made any number of such names.
     """
     with suppress(RuntimeError):  # no thread can be started
-        Thread(target=_remove_abandoned, args=(session,), daemon=True).start()
+        Thread(target=_remove_abandoned, args=(session, time.time() - _CLOCK_STEP_S), daemon=True).start()
 
 
-def _remove_abandoned(session: Path) -> None:
+def _remove_abandoned(session: Path, before: float) -> None:
     def is_wanted(name: str, folder: int) -> bool:
         is_recent = time.time() - os.fstat(folder).st_mtime < MAX_FOLDER_AGE_S
         return is_recent and name[:-_RANDOM_CHARS] != _prefix(session)
 
     for parent in _parents():
-        remove_abandoned(parent, PREFIX, is_wanted)
+        remove_abandoned(parent, PREFIX, is_wanted, before)
 
 
 def read_abandoned(session: Path) -> Mapping[int, tuple[Checkpoint, ...]]:
