@@ -51,8 +51,7 @@ def test_a_user_without_a_home_folder_is_told_what_to_set(home: dict[str, str], 
 
 @needs_root
 def test_a_state_folder_is_enough(tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    state.mkdir()
+    (state := tmp_path / "theirs").mkdir()
     os.chown(state, 4242, 4242)
     for folder in (tmp_path, *tmp_path.parents[:-2]):
         folder.chmod(0o755)
