@@ -94,7 +94,7 @@ def _find_gpu(facts: Facts, history: History) -> Sign | None:
 
 def _find_done(facts: Facts, history: History) -> Sign | None:
     progress, phase = facts.worker.newest.progress, facts.worker.phase
-    is_complete = progress is not None and 0 < progress.total <= progress.done
+    is_complete = progress is not None and progress.is_complete
     has_said_so = _DONE_LINE.fullmatch(facts.newest_line or facts.worker.last_line) is not None
     if not (is_complete or has_said_so) or phase is Phase.SAVING or facts.worker.state is WorkerState.STOPPING:
         return None

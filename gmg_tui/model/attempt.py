@@ -62,6 +62,11 @@ class Progress(Struct, frozen=True, omit_defaults=True):
     pace_per_s: float | None = None
     """Units per second, as reported by the script."""
 
+    @property
+    def is_complete(self) -> bool:
+        """True if all work is done."""
+        return 0 < self.total <= self.done
+
 
 class Checkpoint(Struct, frozen=True, omit_defaults=True):
     """A file whose saving call has returned."""

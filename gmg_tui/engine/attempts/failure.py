@@ -38,7 +38,7 @@ async def outcome_of(
 ) -> Outcome:
     """Returns the outcome of an attempt; `survivors` describes processes that survived SIGKILL, if any."""
     cause, failure, progress = stop.cause if stop is not None else None, None, readings.reader.progress
-    is_complete = progress is not None and 0 < progress.total <= progress.done
+    is_complete = progress is not None and progress.is_complete
     if survivors is not None:
         failure = Failure(FailureKind.UNKNOWN, survivors, "")
     elif stop is not None and cause in (StopCause.ALERT, StopCause.TIMEOUT):

@@ -32,7 +32,7 @@ _MIN_CHECK_GAP_S = 2.0
 """A gap between checks above this and half of `--stuck-after` restarts the watch: the engine was suspended."""
 _MAX_PROGRESS_GAP_FACTOR = 3.0
 _OUTPUT_FACTOR = 10.0
-"""Factor of the limit for a group that prints something else than progress, as in an evaluation."""
+"""Factor of the limit for a group that prints or steps without progress, as in an evaluation."""
 """Multiple of the longest recent interval between progress reports before which no group is stuck."""
 _STATE_PRECEDENCE = (
     *("stopping", "restarting", "waiting", "starting", "building"),
