@@ -192,8 +192,9 @@ def remove_abandoned(
 ) -> None:
     """Removes this user's unlocked private folders in `parent` with this prefix, unless `is_wanted(name, descriptor)`.
 
-    Leaves those alone that were changed after the Unix time `before`: they may be about to be locked. Others can neither move a private folder here nor rename one, except in a `parent` that is not safe to share. They may
-    have made any number of entries: stops after `_MAX_SEARCH_S`.
+    Leaves those alone that were changed after the Unix time `before`: they may be about to be locked. Others can neither
+    move a private folder here nor rename one, except in a `parent` that is not safe to share. They may have made any number
+    of entries: stops after `_MAX_SEARCH_S`.
     """
     if distrust(parent, shared=True) is not None:
         return

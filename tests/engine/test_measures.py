@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import zlib
 from collections.abc import Iterator
@@ -275,6 +276,10 @@ def test_saved_files_are_seen_after_the_folder_was_removed(tmp_path: Path) -> No
     assert not folder.path.exists()
 
 
+def removals_have_ended() -> bool:
+    return not any("_remove_abandoned" in thread.name for thread in threading.enumerate())
+
+
 def test_a_script_cannot_claim_the_saved_files_of_another_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It can only write a file with the other's PID; neither job then continues from what the killed engine had not read."""
     (runtime := tmp_path / "runtime").mkdir(mode=0o700)
@@ -298,9 +303,11 @@ def test_a_script_cannot_claim_the_saved_files_of_another_job(tmp_path: Path, mo
     assert read_abandoned(Path("/one")) == saved, "the engine may end before it has stored them"
     assert read_abandoned(Path("/another/one")) == {}
     folders = make_folders(Path("/another/one"))
+    wait_until(removals_have_ended)
     assert read_abandoned(Path("/one")) == saved
     folders += make_folders(Path("/one"))
-    wait_until(lambda: not read_abandoned(Path("/one")))
+    wait_until(removals_have_ended)  # without looking into the folders, which locks them
+    assert read_abandoned(Path("/one")) == {}
     for folder in folders:
         folder.remove(1)
 
