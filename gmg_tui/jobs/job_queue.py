@@ -8,7 +8,18 @@ from pathlib import Path
 
 from msgspec import structs
 
-from gmg_tui.model import Attempt, Checkpoint, JobRecord, QueueAction, SweepSpec, WorkerState, merge_checkpoints, units
+from gmg_tui.jobs.argument_placeholders import names_in
+from gmg_tui.model import (
+    Attempt,
+    Checkpoint,
+    JobRecord,
+    QueueAction,
+    RunSpec,
+    SweepSpec,
+    WorkerState,
+    merge_checkpoints,
+    units,
+)
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.jobs import SKIPPED
 from gmg_tui.model.tried import TriedArguments
@@ -108,6 +119,29 @@ class JobQueue:
         """Adds a job at its position."""
         self.records[record.number] = _brief(record)
         self._insert(record)
+
+    def add_edited(self, number: int, args: tuple[str, ...], env: dict[str, str], spec: RunSpec) -> JobRecord:
+        """Adds a copy of a job with other arguments and environment, as the next one. Returns its record.
+
+        The copy has no value that only the replaced arguments used: a report would compare it by a wrong value.
+        """
+        original = self.records[number]
+        given = (spec.args, spec.env) if original.args is None else (original.args, original.env)
+        unused = _names(*given) - _names(args, env) - _names(spec.resume_args, {})
+        new_number = max(self.records) + 1
+        edited = JobRecord(
+            new_number,
+            f"{original.name}-edit{new_number}",
+            {name: value for name, value in original.values.items() if name not in unused},
+            position=self.front_position,
+            only=original.only,
+            world_size=original.world_size,
+            args=args,
+            env=env,
+            edited_from=number,
+        )
+        self.add(edited)
+        return edited
 
     def reserve(self, jobs: Iterable[JobRecord], slots: int) -> list[JobRecord]:
         """Takes the next numbers and the names of jobs, in a session with this number of slots; returns their records.
@@ -214,6 +248,10 @@ class JobQueue:
         skipped = self.records[number] = structs.replace(record, state=WorkerState.STOPPED, reason=SKIPPED)
         self._end(skipped)
         return skipped
+
+
+def _names(args: Iterable[str], env: Mapping[str, str]) -> set[str]:
+    return {name for text in (*args, *env.values()) for name in names_in(text)}
 
 
 def _brief(record: JobRecord) -> JobRecord:

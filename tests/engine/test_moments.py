@@ -345,8 +345,15 @@ async def test_an_attempt_ended_because_it_was_stuck_says_so(tmp_path: Path, gra
     spec = spec_for(
         script=str(script), probe=False, stuck_after_s=1.0, on={"stuck": AlertAction.RESTART}, max_restarts=1
     )
+    texts: list[str] = []
+
+    def stuck_texts(snapshot: Snapshot) -> list[str]:
+        texts.extend(event.text for event in snapshot.occurred if event.alert == "stuck" and event.text not in texts)
+        return texts
+
     async with running(spec) as run:
-        await run.until_attempt("cpu0", 2)
+        await run.until(lambda snapshot: len(stuck_texts(snapshot)) == 2)
+        assert [text.rpartition("; ")[2] for text in texts] == ["restarted by --on", "not restarted"]
         first, _ = (await run.client.details("cpu0")).attempts
         assert first.state is FAILED
         assert (first.reason or "").startswith("stuck: no output for ")
@@ -359,17 +366,18 @@ async def test_an_edited_job_is_a_row_of_its_own(tmp_path: Path) -> None:
         "print('gmg:result', json.dumps({'score': float(sys.argv[1])}))\n"
     )
     go = tmp_path / "go"
-    jobs = [{"x": 1}, {"x": 2}]
-    async with running(sweep_for(jobs, program("{x}", str(go), script=str(script)), cpu=1)) as run:
+    jobs = [{"x": 1, "y": 5}, {"x": 2, "y": 5}]
+    async with running(sweep_for(jobs, program("{x}", str(go), "{y}", script=str(script)), cpu=1)) as run:
         await run.until(lambda _: run.worker("cpu0").pid)
-        await run.client.edit(("cpu0",), ("99", str(go)), {})
+        await run.client.edit(("cpu0",), ("99", str(go), "{y}"), {})
         await run.until(lambda _: run.worker("cpu0").job == 3)
         go.touch()
         await run.until_done()
         records = {record.number: record for record in await run.client.queue(0, 9)}
     assert {number: record.state for number, record in records.items()} == {1: STOPPED, 2: FINISHED, 3: FINISHED}
     assert records[1].reason == "edited: continues as job 3"
-    assert (records[3].edited_from, records[3].values) == (1, {"x": 1})
+    assert (records[3].edited_from, records[3].name) == (1, "job-1-edit3")
+    assert records[3].values == {"y": 5}, "its x is 99, which no report may compare as 1"
 
 
 async def test_a_stop_right_after_a_restart_counts(tmp_path: Path) -> None:

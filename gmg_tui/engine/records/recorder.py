@@ -211,13 +211,16 @@ class Recorder:
                 text = f"{slot} {_STATE_EVENTS[worker.state]}{f': {worker.reason}' if worker.reason else ''}"
                 self._notify(OccurrenceKind(worker.state.value), worker, text, worker.reason, quiet=not failed)
 
-    def alerted(self, worker: Worker, alert: Alert, action: AlertAction) -> None:
-        """Records a new alert, before the worker acts on it."""
+    def alerted(self, worker: Worker, alert: Alert, action: AlertAction, *, is_restarted: bool) -> None:
+        """Records a new alert, before the worker acts on it; `is_restarted` if another attempt follows because of it."""
         _log.info("%s: %s: %s", worker.slot.name, alert.kind, alert.text)
         slot, is_stuck, rank = worker.slot.name, alert.kind == "stuck", worker.rank
         if is_stuck and rank is not None and rank.rank > 0:
             return  # reported once, for the group
-        suffixes = {AlertAction.STOP: "; stopped by --on", AlertAction.RESTART: "; restarted by --on"}
+        suffixes = {
+            AlertAction.STOP: "; stopped by --on",
+            AlertAction.RESTART: "; restarted by --on" if is_restarted else "; not restarted",
+        }
         text = f"{slot} is stuck: {alert.text}" if is_stuck else f"{slot}: {alert.text}"
         kind = OccurrenceKind.STUCK if is_stuck else OccurrenceKind.ALERT
         quiet = action is AlertAction.SHOW and not is_stuck

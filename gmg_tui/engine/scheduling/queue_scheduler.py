@@ -318,23 +318,10 @@ class QueueScheduler:
             raise GmgError(f"no job is running on {slot}", 1)
         run.check_not_edited()
         self._recorder.check_store()
-        original = self._queue.records[run.number]
-        number = max(self._queue.records) + 1
-        edited = JobRecord(
-            number,
-            f"{original.name}-edit{number}",
-            original.values,
-            position=self._queue.front_position,
-            only=original.only,
-            world_size=original.world_size,
-            args=args,
-            env=env,
-            edited_from=original.number,
-        )
-        self._queue.add(edited)
+        edited = self._queue.add_edited(run.number, args, env, self._workplace.spec)
         self._recorder.write(edited)
-        run.edited_as = number
-        self._stop(run, Stop(reason=f"edited: continues as job {number}"))
+        run.edited_as = edited.number
+        self._stop(run, Stop(reason=f"edited: continues as job {edited.number}"))
         self._wake.set()
 
     def restart(self, slot: str) -> None:

@@ -76,8 +76,7 @@ class Worker:
         self._engine_slot, self._workplace, self._recorder, self._group = engine_slot, workplace, recorder, group
         self._attempt: Attempt | None = None
         """The current attempt, from its preparation to the outcome."""
-        self._idle_state = WorkerState.WAITING
-        self._reported_state = WorkerState.WAITING
+        self._idle_state = self._reported_state = WorkerState.WAITING
         self._failed_start: tuple[str, str] | None = None
         """The checkpoint with which the last attempt failed before any progress, and how; None if it did not."""
         self._stop_reason: str | None = None
@@ -284,13 +283,15 @@ class Worker:
     def respond(self, alert: Alert) -> None:
         """Applies the action of `--on` to a new alert."""
         action, attempt = self._workplace.spec.on.get(alert.kind, AlertAction.SHOW), self._attempt
-        self._recorder.alerted(self, alert, action)
-        reason = alert.headline
-        restarts = action is AlertAction.RESTART and not (alert.kind == "stuck" and self.rank is not None)
+        by_group, is_restarted = alert.kind == "stuck" and self.rank is not None, False
+        if action is AlertAction.RESTART:
+            may_restart = attempt is not None and not by_group and self.policy.replace(running_s=self.running_s)
+            is_restarted = may_restart or (by_group and self.policy.pending)
+        self._recorder.alerted(self, alert, action, is_restarted=is_restarted)
         if action is AlertAction.STOP and not (attempt is None and self.state.ended):
-            self.stop(Stop(reason=reason), is_done=alert.kind == "done")
-        elif restarts and attempt is not None and self.policy.replace(running_s=self.running_s):
-            attempt.stop(Stop(StopCause.ALERT, reason=reason))
+            self.stop(Stop(reason=alert.headline), is_done=alert.kind == "done")
+        elif is_restarted and attempt is not None and not by_group:
+            attempt.stop(Stop(StopCause.ALERT, reason=alert.headline))
 
     @property
     def running_s(self) -> float:
@@ -307,7 +308,7 @@ class Worker:
 
     @property
     def _rank(self) -> int:
-        return self.rank.rank if self.rank is not None else 0
+        return 0 if self.rank is None else self.rank.rank
 
     @property
     def state(self) -> WorkerState:
