@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from gmg_tui import session
 from gmg_tui.model import WorkerState
 from gmg_tui.results.report import sort_jobs
@@ -36,6 +38,30 @@ async def test_a_traceback_before_exit_code_0_is_a_warning_and_fails_a_job(tmp_p
     async with running(sweep_for([{"x": 1}], program(script=str(script), cpu=1))) as run:
         queue = await run.until_done()
     assert queue.finished == 1, "all work was done; a thread may have failed afterwards"
+
+
+@pytest.mark.parametrize(
+    ("end", "is_unclean"),
+    [
+        ("print('saved'); traceback.print_exc()", False),
+        ("traceback.print_exc(); sys.exit(0)", False),
+        ("traceback.print_exc(); os.fork() or sys.exit(0); os.wait()", False),
+        ("traceback.print_exc(); os._exit(0)", True),
+        ("atexit.register(os._exit, 0); raise", True),
+        ("sys.excepthook = lambda *error: (traceback.print_exception(*error), os._exit(0)); raise", True),
+        ("subprocess.run([sys.executable, '-c', 'print(1 / 0)'])", True),
+    ],
+)
+async def test_a_caught_exception_is_told_from_an_uncaught_one(tmp_path: Path, end: str, is_unclean: bool) -> None:
+    """The order of lines on two pipes is not known: only the probe knows how Python ended."""
+    script = tmp_path / "ends.py"
+    script.write_text(
+        "import atexit, os, subprocess, sys, traceback\n"
+        f"try: raise ConnectionError('upload failed')\nexcept ConnectionError: {end}\n"
+    )
+    async with running(sweep_for([{"x": 1}], program(script=str(script), cpu=1))) as run:
+        queue = await run.until_done()
+    assert (queue.failed, queue.finished) == (int(is_unclean), int(not is_unclean))
 
 
 DIVERGED = """\

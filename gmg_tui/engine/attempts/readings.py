@@ -89,8 +89,7 @@ class Readings:
         """Description of an out-of-memory kill by the kernel; None if there was none."""
         self._phase_times = launch.phase_times
         self._warm = self._phase_times.kernels_saved
-        self._log, self._ring, self._on_print = log, ring, on_print
-        self._splitters = (LineSplitter(), LineSplitter())
+        self._log, self._ring, self._on_print, self._splitters = log, ring, on_print, (LineSplitter(), LineSplitter())
         self._verdict: Verdict | None = None
 
     # Output
@@ -179,7 +178,8 @@ class Readings:
         self.counts.close()
         self._verdict = self._judge_speed()
         self.reader.is_complete = exit_code == 0
-        self.unclean = self.reader.uncaught_exception() if exit_code == 0 else None
+        if exit_code == 0 and not self.counts.reports.has_ended_cleanly:
+            self.unclean = self.reader.uncaught_exception()
         self.mark_ended()
         self._phase_times.record(self.reader.phase_times, warm=self._warm)
         # Genesis saves its kernels when the interpreter exits, even by ctrl+c.

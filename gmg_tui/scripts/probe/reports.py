@@ -106,10 +106,15 @@ def _metric(name: bytes, value: float, step: int, at_ns: int) -> Metric | None:
 
 
 class SavedFiles:
-    """The files that an attempt's processes have saved."""
+    """The files that an attempt's processes have saved.
+
+    Attributes:
+        ends: Reports of how processes ended.
+    """
 
     def __init__(self) -> None:
         self._inode = self._offset = 0
+        self.ends = set[bytes]()
 
     def read(self, descriptor: int) -> list[Checkpoint]:
         """Returns the next reports of an open file, up to `MAX_LINES_BYTES`; ignores lines that are incomplete or invalid."""
@@ -119,7 +124,9 @@ class SavedFiles:
         data = os.pread(descriptor, MAX_LINES_BYTES, self._offset)
         end = data.rfind(b"\n") + 1 or len(data) // MAX_LINES_BYTES * MAX_LINES_BYTES
         self._offset += end
-        matches = (_SAVED_LINE.fullmatch(line) for line in data[:end].split(b"\n"))
+        lines = data[:end].split(b"\n")
+        self.ends |= {ring.CLEAN.encode(), ring.RAISED.encode()}.intersection(lines)
+        matches = map(_SAVED_LINE.fullmatch, lines)
         return [saved for match in matches if match is not None and (saved := self._checkpoint(match)) is not None]
 
     def _checkpoint(self, match: re.Match[bytes]) -> Checkpoint | None:
@@ -149,6 +156,12 @@ class Reports:
         self._saved = defaultdict[int, SavedFiles](SavedFiles)
         """The files of each folder."""
         self.lost = 0
+
+    @property
+    def has_ended_cleanly(self) -> bool:
+        """True if the first Python has ended without an uncaught exception, and no other with one."""
+        ends = set[bytes]().union(*(saved.ends for saved in self._saved.values()))
+        return ends == {ring.CLEAN.encode()}
 
     @property
     def has_room(self) -> bool:

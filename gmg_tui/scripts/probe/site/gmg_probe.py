@@ -147,6 +147,8 @@ def open_file(name, flags, directory=None):
 
 def start(directory, reports):
     """Starts the probe in this process and its forks, with files in the folder `directory`."""
+    import atexit
+
     global folder, _reports
     folder, _reports = directory, reports
     with open(os.path.join(os.path.dirname(__file__), "calls.txt"), encoding="utf-8") as file:
@@ -158,8 +160,11 @@ def start(directory, reports):
     try:
         os.close(open_file("started", os.O_EXCL))
     except OSError:
-        return  # not the attempt's first Python
-    _counts.enter("started")
+        first_pid = 0  # not the attempt's first Python
+    else:
+        first_pid = os.getpid()
+        _counts.enter("started")
+    atexit.register(_reports.report_end, first_pid)  # before the script's functions, to be called last
 
 
 def _count_step(original, environments_of, kind_name):

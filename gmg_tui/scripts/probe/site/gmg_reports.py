@@ -6,6 +6,7 @@ trainers save each checkpoint in a process of its own. Nothing here raises into 
 """
 
 import os
+import sys
 from _thread import allocate_lock
 from contextlib import suppress
 from struct import Struct
@@ -26,8 +27,10 @@ MAX_NAME_BYTES = 200
 SAVED = "saved"
 """Lines of text: kind, size in bytes, environment steps, inode, mtime and CLOCK_MONOTONIC in ns, and the path's bytes in hex.
 
-Kinds are `state` and `export`.
+Kinds are `state` and `export`. Lines with `CLEAN` or `RAISED` alone tell how a Python ended.
 """
+CLEAN, RAISED = "clean", "raised"
+"""The attempt's first Python ended without an uncaught exception; a Python ended with one."""
 UNKNOWN = -1
 """The size of a file that the script opened itself, and may not have completed."""
 MAX_SAVED_BYTES = 1 << 20
@@ -142,6 +145,15 @@ def report_saved(kind, env_steps, target):
             numbers = f"{size} {env_steps} {status.st_ino} {status.st_mtime_ns} {monotonic_ns()}"
             _append(f"\n{kind} {numbers} {os.fsencode(candidate).hex()}\n".encode())
             return
+
+
+def report_end(first_pid):
+    """Reports how this Python ends, at its exit; not if `os._exit` ends it. `first_pid` is the attempt's first."""
+    with suppress(Exception):
+        if hasattr(sys, "last_type"):  # set before `sys.excepthook`, which the script may have replaced
+            _append(f"\n{RAISED}\n".encode())
+        elif os.getpid() == first_pid:  # not a fork
+            _append(f"\n{CLEAN}\n".encode())
 
 
 def _append(line):
