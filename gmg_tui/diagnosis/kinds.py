@@ -25,8 +25,8 @@ _DONE_LINE = re.compile(
     r"(?:done|finished|completed?)(?: in [\d.:]{1,12} ?\w{0,10})?[.! ]{0,3}",
     re.IGNORECASE,
 )
-_SHORT_BAR_S, _SILENCE_AFTER_BAR_S = 30.0, 300.0
-"""A complete bar that took less time may only show that something was loaded, unless this silence follows."""
+_MIN_SILENCE_AFTER_BAR_S, _MAX_SILENCE_AFTER_BAR_S = 600.0, 3600.0
+"""A complete bar may only show that something was loaded, or the first epoch, unless a silence as long as the bar follows."""
 _BUSY_CPU_PCT, _SILENCE_WHILE_BUSY_S = 20.0, 600.0
 """A script that uses this much of a core, or the GPU, may have reported the end of one part only, unless this silence follows."""
 _VITAL_METRICS = re.compile(r"loss|reward|return|grad|value|kl|action|obs", re.IGNORECASE)
@@ -100,10 +100,11 @@ def _find_done(facts: Facts, history: History) -> Sign | None:
         return None
     quiet_s, newest = facts.monotonic_s - history.quiet_since, facts.worker.newest
     bar_s = facts.now - quiet_s - newest.started - (newest.start_s or 0.0)
-    is_short_bar = facts.is_bar and not has_said_so and bar_s < _SHORT_BAR_S
     util_pct = facts.sample.gpu_util_pct if facts.sample is not None else None
     is_busy = (facts.worker.cpu_pct or 0.0) >= _BUSY_CPU_PCT or (util_pct or 0.0) >= _IDLE_GPU_PCT
-    silence_s = _SILENCE_WHILE_BUSY_S if is_busy else _SILENCE_AFTER_BAR_S if is_short_bar else 1.0
+    silence_s = _SILENCE_WHILE_BUSY_S if is_busy else 1.0
+    if facts.is_bar and not has_said_so:
+        silence_s = min(max(bar_s, _MIN_SILENCE_AFTER_BAR_S), _MAX_SILENCE_AFTER_BAR_S)
     if quiet_s < silence_s:
         return None
     end = "100 % done" if is_complete else "the script has reported its end"

@@ -1,7 +1,6 @@
 """Reports a session on standard output: the workers' lines with a prefix, state changes and a status line."""
 
 import asyncio
-import errno
 import os
 import signal
 import sys
@@ -31,9 +30,8 @@ def run(socket: Path, *, on_ready: Callable[[], object] = lambda: None) -> int:
 
     Omits workers' progress lines, and in a tuning run all of their lines. Calls `on_ready` once signals are handled.
 
-    The first ctrl+c (or SIGTERM) stops the workers, the next ctrl+c kills them. If the reader of standard output is
-    gone (`| head`), stops the session; the exit status is 1. If standard output fails for another reason (a full disk),
-    raises `GmgError` while the session continues. Also raises `GmgError` if the engine died.
+    The first ctrl+c (or SIGTERM) stops the workers, the next ctrl+c kills them. If standard output fails (a lost SSH
+    connection, a full disk), raises `GmgError` while the session continues. Also raises `GmgError` if the engine died.
     """
     return asyncio.run(_report(socket, on_ready))
 
@@ -87,12 +85,7 @@ class _Headless:
     @property
     def status(self) -> int:
         """The exit status; after an interrupt, failed workers do not count."""
-        return 1 if self._output_error else _INTERRUPTED_STATUS if self._interrupts else self._snapshot.exit_status
-
-    @property
-    def _reader_is_gone(self) -> bool:
-        """True if the reader of standard output is gone."""
-        return self._output_error is not None and self._output_error.errno == errno.EPIPE
+        return _INTERRUPTED_STATUS if self._interrupts else self._snapshot.exit_status
 
     async def follow(self) -> None:
         """Reports the engine's events until all workers have ended. Raises `GmgError`."""
@@ -193,14 +186,11 @@ class _Headless:
 
     def _output_failed(self, error: OSError) -> None:
         self._output_error = error
-        if self._reader_is_gone:
-            self._requests.append(asyncio.create_task(self._end(kill=False)))
-        else:
-            self._complete.set()
+        self._complete.set()
 
     def _check_output(self) -> None:
-        """Raises `GmgError` if standard output failed, unless the reader is gone."""
-        if self._output_error is None or self._reader_is_gone:
+        """Raises `GmgError` if standard output failed."""
+        if self._output_error is None:
             return
         name = self._session.spec.name
         hint = f"the session keeps running: gmg-tui attach {name}"

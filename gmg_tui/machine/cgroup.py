@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from gmg_tui.model import units
+
 _SELF = Path("/proc/self")
 _MIB = 1 << 20
 _UNLIMITED_MIB = 1 << 40
@@ -115,6 +117,13 @@ class Memory:
             limits.append(MemoryLimit(total, total - available, "machine"))
         self.tightest = min(limits, key=lambda limit: limit.limit_mib - limit.used_mib, default=self.tightest)
         self.oom_kills = _oom_kills(self._events) or 0
+
+    def describe_kills(self, before: int) -> str | None:
+        """Returns a description of the OOM kills after the first `before`; None if there were none."""
+        if self.oom_kills <= before:
+            return None
+        limit = f" ({self.tightest.owner}, {units.mib(self.tightest.limit_mib)})" if self.tightest is not None else ""
+        return f"the kernel killed a process for lack of RAM{limit}"
 
 
 def _oom_kills(file: Path) -> int | None:

@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 from unittest.mock import MagicMock
@@ -59,6 +60,37 @@ async def test_the_wait_for_the_gate_does_not_count_as_run_time() -> None:
 )
 def test_restart_modes(when: RestartMode, kind: FailureKind | None, had_progress: bool, again: bool) -> None:
     assert restart_policy.wants_restart(when, kind, had_progress=had_progress) is again
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("work", "cpu", "attempts"),
+    [
+        ("", 2, 2),
+        ("", 1, 1),  # no other worker can have made its folder
+        ("gmg_reports.ring.write(b'reward', 1, 2.0)", 2, 1),
+        ("gmg_reports.report_saved('state', 0, __file__)", 2, 1),
+    ],
+)
+async def test_a_race_is_retried_only_before_any_work(tmp_path: Path, work: str, cpu: int, attempts: int) -> None:
+    """A script may report its work only by metrics or saved files."""
+    (script := tmp_path / "race.py").write_text(f"import gmg_reports, os\n{work}\nos.mkdir('/tmp')\n")
+    async with running(spec_for(script=str(script), cpu=cpu, max_restarts=attempts)) as run:
+        await run.until(lambda snapshot: snapshot.ended or run.worker("cpu0").attempt > 1)
+        assert (run.worker("cpu0").attempt, run.snapshot.ended) == (attempts, attempts == 1)
+        first = (await run.client.details("cpu0")).attempts[0]
+        assert (first.reason, first.had_progress) == ("FileExistsError: [Errno 17] File exists: '/tmp'", bool(work))
+
+
+async def test_a_failure_after_minutes_of_work_is_no_failed_start() -> None:
+    policy = RestartPolicy(spec_for(restart=RestartMode.STARTUP))
+    await policy.wait_until_due()
+    race = Failure(FailureKind.CACHE_RACE, "Ran out of input", "")
+    policy.schedule(race, had_progress=False, running_s=HEALTHY_S)
+    assert not policy.pending
+    policy.schedule(race, had_progress=False, running_s=1.0)
+    assert policy.pending
+    policy.cancel()
 
 
 def test_restart_delays_grow_are_bounded_and_vary() -> None:

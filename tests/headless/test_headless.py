@@ -158,21 +158,14 @@ async def test_a_pipe_that_another_program_made_non_blocking_gets_all_lines() ->
         await out.drain()
 
 
-async def test_a_closed_standard_output_stops_the_session_cleanly(engine: ScriptedEngine) -> None:
-    sample, writing = os.pipe()
-    process = await _report(engine, writing)
-    os.close(writing)
-    os.close(sample)
-    engine.say("cpu0", "to nobody")
-    assert (await engine.ends.get()).kill is False
-    engine.end_all(WorkerState.STOPPED)
-    assert await _ended(process) == ("", "", 1)
-
-
-async def test_a_full_disk_does_not_affect_the_session(engine: ScriptedEngine) -> None:
-    full = os.open("/dev/full", os.O_WRONLY)
-    process = await _report(engine, full)
-    os.close(full)
+@pytest.mark.parametrize("is_full", [True, False])
+async def test_an_output_that_fails_does_not_affect_the_session(engine: ScriptedEngine, is_full: bool) -> None:
+    """As on a full disk, or through a pipe after a lost SSH connection."""
+    reading, writing = os.pipe()
+    output = os.open("/dev/full", os.O_WRONLY) if is_full else writing
+    process = await _report(engine, output)
+    for descriptor in {reading, writing, output}:
+        os.close(descriptor)
     engine.say("cpu0", "one")
     await engine.left.wait()
     _, err, status = await _ended(process)

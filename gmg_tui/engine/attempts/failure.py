@@ -51,7 +51,7 @@ async def outcome_of(
     return Outcome(
         failure,
         cause if survivors is None else None,
-        had_progress=readings.reader.had_progress,
+        had_progress=readings.had_progress,
         running_s=readings.reader.running_s(time.monotonic()),
     )
 
@@ -67,6 +67,8 @@ async def _failure_of(readings: Readings, spec: RunSpec, exit_code: int) -> Fail
     if rendezvous is not None and is_vague:  # the rank's error file has more detail
         recorded = await read_error_file(Path(rendezvous.error_file))
         failure = explain_recorded(recorded) if recorded is not None else failure
+    if failure.kind is FailureKind.FOLDER_RACE and readings.launch.task.count == 1:  # no other worker
+        return failure._replace(kind=FailureKind.SCRIPT, advice="")
     return failure
 
 

@@ -87,8 +87,7 @@ class Readings:
         self._kills_before = 0
         self._oom: str | None = None
         """Description of an out-of-memory kill by the kernel; None if there was none."""
-        self._phase_times = launch.phase_times
-        self._warm = self._phase_times.kernels_saved
+        self._phase_times, self._warm = launch.phase_times, launch.phase_times.kernels_saved
         self._log, self._ring, self._on_print, self._splitters = log, ring, on_print, (LineSplitter(), LineSplitter())
         self._verdict: Verdict | None = None
 
@@ -200,13 +199,9 @@ class Readings:
         self._ram, self._kills_before = memory, memory.oom_kills
 
     def _read_ram(self, now: float) -> None:
-        if self._ram is None:
-            return
-        self._ram.read(now)
-        if self._oom is None and self._ram.oom_kills > self._kills_before:
-            room = self._ram.tightest
-            limit = f" ({room.owner}, {units.mib(room.limit_mib)})" if room is not None else ""
-            self._oom = f"the kernel killed a process for lack of RAM{limit}"
+        if self._ram is not None:
+            self._ram.read(now)
+            self._oom = self._oom or self._ram.describe_kills(self._kills_before)
 
     def explain(self, failure: Failure, exit_code: int | None) -> Failure:
         """Returns `failure`, with lack of RAM as the reason if the kernel killed a process for that."""
@@ -243,6 +238,11 @@ class Readings:
     def newest_line(self) -> bytes:
         """The newest line of output that is not blank."""
         return self._ring.newest
+
+    @property
+    def had_progress(self) -> bool:
+        """True if the script got beyond its start: it has shown progress, reported a metric or saved a file."""
+        return self.reader.had_progress or self.counts.reports.has_read
 
     @property
     def fps(self) -> Fps | None:
@@ -283,7 +283,7 @@ class Readings:
             printed_envs=self.counts.n_envs or reader.n_envs,
             progress=reader.progress,
             metrics=self.curves.newest,
-            had_progress=reader.had_progress,
+            had_progress=self.had_progress,
             comparable=reader.running_s(self.ended_at or time.monotonic()) >= SETTLE_S,
             gpu_util_mean_pct=meter.gpu_util_pct.value,
             memory_peak_mib=self.memory.peak_mib,

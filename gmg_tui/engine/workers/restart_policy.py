@@ -89,7 +89,7 @@ class RestartPolicy:
         The last attempt failed with `failure`, or finished (None), after `running_s` in its running phase.
         """
         if running_s >= HEALTHY_S:
-            self._restarts = 0
+            self._restarts, had_progress = 0, True
         spec, kind = self._spec, failure.kind if failure is not None else None
         is_allowed = self._restarts < spec.max_restarts
         if (

@@ -147,9 +147,11 @@ class Reports:
 
     Attributes:
         lost: Metrics that were overwritten before they were read.
+        has_read: True once there was a metric or a saved file.
     """
 
     def __init__(self) -> None:
+        self.has_read = False
         self._files: dict[str, ReportFile] = {}
         self._kept: dict[str, int] = {}
         """Descriptors of files that are kept open."""
@@ -193,6 +195,7 @@ class Reports:
             if records >= MAX_RECORDS:
                 break
         self.lost = sum(file.lost for file in self._files.values())
+        self.has_read |= bool(metrics or saved)
         return sorted(metrics, key=lambda metric: metric.at), saved
 
     def close(self) -> None:

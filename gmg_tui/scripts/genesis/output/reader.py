@@ -224,8 +224,9 @@ class Reader:
 
     @property
     def is_bar(self) -> bool:
-        """True if `progress` comes from a bar, which may measure anything."""
-        return self._progress_from < len(self._readers) and self._readers[self._progress_from].vague
+        """True if `progress` comes from a bar, which may measure anything, or is that of an epoch."""
+        is_of_epoch = self.progress is not None and self.progress.unit == "batch"
+        return is_of_epoch or (self._progress_from < len(self._readers) and self._readers[self._progress_from].vague)
 
     def running_s(self, now: float) -> float:
         """Returns the seconds in the running phase at `now` (monotonic seconds)."""
