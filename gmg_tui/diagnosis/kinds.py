@@ -9,7 +9,7 @@ from typing import NamedTuple
 from gmg_tui.diagnosis.facts import Facts, History
 from gmg_tui.model import Alert, Phase, Severity, Sign, WorkerState, units
 from gmg_tui.model.alert import by_urgency
-from gmg_tui.model.curves import BrokenMetric
+from gmg_tui.model.curves import serious
 from gmg_tui.model.states import SUSPENDED_S
 
 _FULL_RAM_PCT = 90.0
@@ -29,14 +29,6 @@ _MIN_SILENCE_AFTER_BAR_S, _MAX_SILENCE_AFTER_BAR_S = 600.0, 3600.0
 """A complete bar may only show that something was loaded, or the first epoch, unless a silence as long as the bar follows."""
 _BUSY_CPU_PCT, _SILENCE_WHILE_BUSY_S = 20.0, 600.0
 """A script that uses this much of a core, or the GPU, may have reported the end of one part only, unless this silence follows."""
-_VITAL_METRICS = re.compile(r"loss|reward|return|grad|value|kl|action|obs", re.IGNORECASE)
-"""Names of metrics whose NaN means that training is broken; others may be NaN for lack of data."""
-_HARMLESS_METRICS = re.compile(r"explained_var", re.IGNORECASE)
-"""Names of metrics that are NaN in Stable-Baselines3 whenever all returns are equal."""
-_EVALUATION_METRICS = re.compile(r"(?<![a-z])(?:val(?![a-z])|test)|valid|eval|best|lowest", re.IGNORECASE)
-"""Names of metrics that may be NaN before and between evaluations."""
-_SCALED_METRICS = re.compile(r"grad|norm|scale", re.IGNORECASE)
-"""Names of metrics that are infinite now and then in mixed precision: the step is skipped, and the loss scaled down."""
 
 
 class Scope(Enum):
@@ -112,10 +104,10 @@ def _find_done(facts: Facts, history: History) -> Sign | None:
 
 
 def _find_nan(facts: Facts, history: History) -> Sign | None:
-    broken = {name: metric for name, metric in facts.broken.items() if _is_serious(name, metric)}
+    broken = serious(facts.broken)
     if not broken:
         return None
-    name, first = next(iter(broken.items()))
+    name, first = broken[0]
     more = f" and {units.count(len(broken) - 1, 'other metric')}" if len(broken) > 1 else ""
     since_text = f" since {first.at}" if first.at else ""
     last = f"; last finite value {units.number(first.finite)}" if first.finite is not None else ""
@@ -123,16 +115,6 @@ def _find_nan(facts: Facts, history: History) -> Sign | None:
     return Sign(
         "nan", f"{name}{more} {value}{since_text}{last}", "continue from an earlier checkpoint", since=first.since
     )
-
-
-def _is_serious(name: str, broken: BrokenMetric) -> bool:
-    """Returns True for a loss of the training, and for a vital metric that was finite before."""
-    if _HARMLESS_METRICS.search(name) is not None or _EVALUATION_METRICS.search(name) is not None:
-        return False
-    if broken.finite is None:
-        return math.isnan(broken.value) and "loss" in name.lower()
-    is_overflow = math.isinf(broken.value) and _SCALED_METRICS.search(name) is not None
-    return _VITAL_METRICS.search(name) is not None and not is_overflow
 
 
 def _find_leak(facts: Facts, history: History) -> Sign | None:

@@ -93,6 +93,8 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True):
 
 MAX_JOB_CHECKPOINTS, _MAX_NODE_CHECKPOINTS, _MAX_PATH_CHECKPOINTS, _MAX_EXPORTS = 100, 20, 10, 5
 """Newest checkpoints to keep of a job, and of those from one node, with one path, or exported: these must not crowd out others."""
+MAX_CHECKPOINTS, _MAX_BROKEN_CHECKPOINTS = 20, 5
+"""Newest checkpoints to keep of an attempt, and of those saved since a metric is NaN, which must not crowd out earlier ones."""
 
 
 def merge_checkpoints(*lists: Iterable[Checkpoint], limit: int = MAX_JOB_CHECKPOINTS) -> tuple[Checkpoint, ...]:
@@ -119,15 +121,29 @@ def merge_checkpoints(*lists: Iterable[Checkpoint], limit: int = MAX_JOB_CHECKPO
     return tuple(reversed(kept[:limit]))
 
 
-def add_checkpoints(known: Sequence[Checkpoint], saved: Iterable[Checkpoint], *, limit: int) -> tuple[Checkpoint, ...]:
-    """Adds files saved since the `known` ones, than which none counts as older: the clock may have been set back."""
+def add_checkpoints(
+    known: Sequence[Checkpoint], saved: Iterable[Checkpoint], broken_since: float = math.inf
+) -> tuple[Checkpoint, ...]:
+    """Adds files saved since the `known` ones, than which none counts as older: the clock may have been set back.
+
+    Keeps no more than `MAX_CHECKPOINTS`, unless more were known, and few of those saved after `broken_since`, the Unix time
+    at which a metric became NaN.
+    """
     latest = max((checkpoint.saved for checkpoint in known), default=0.0)
     later = (structs.replace(checkpoint, saved=max(checkpoint.saved, latest)) for checkpoint in saved)
-    return merge_checkpoints(known, later, limit=limit)
+    files = [*known, *later]
+    sound = [checkpoint for checkpoint in files if checkpoint.saved <= broken_since]
+    return merge_checkpoints(
+        sound, files[len(sound) :][-_MAX_BROKEN_CHECKPOINTS:], limit=max(MAX_CHECKPOINTS, len(known))
+    )
 
 
 _MAX_BRIEF_BYTES, _MAX_BRIEF_CHARS, _MAX_BRIEF_METRICS = 8 << 10, 200, 32
 """Maximum size of an attempt that is kept with all details; limits on the texts and metrics of larger ones."""
+
+
+_EARLY_FAILURE_S = 600.0
+"""Seconds after which an attempt counts as having worked, even without progress."""
 
 
 class Attempt(Struct, frozen=True, omit_defaults=True):
@@ -161,6 +177,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     metrics: dict[str, float | None] = {}
     """The newest value of each number the script reports, such as `reward`; None for NaN, which JSON lacks."""
     had_progress: bool = False
+    """True if it has shown progress, reported a metric or saved a file."""
     comparable: bool = False
     """True if it ran long enough to compare its rate."""
     timed_out: bool = False
@@ -231,6 +248,10 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     def elapsed_s(self, now: float) -> float:
         """Returns the seconds from its start to its end, or to `now` (Unix time)."""
         return max(0.0, (now if self.ended is None else self.ended) - self.started)
+
+    def has_worked(self, now: float) -> bool:
+        """True if it got further by `now` (Unix time) than a failed start or a broken GPU would allow."""
+        return self.had_progress or self.elapsed_s(now) >= _EARLY_FAILURE_S
 
 
 NO_ATTEMPT = Attempt(0)

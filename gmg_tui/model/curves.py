@@ -1,7 +1,8 @@
 """A metric of one attempt over time and over the script's steps."""
 
 import math
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, Self
 
 from msgspec import Struct, structs
@@ -12,6 +13,14 @@ _MINIMISED = ("loss", "error", "cost", "perplexity", "regret")
 """Words in the names of metrics to minimise."""
 _LISTED_FIRST = ("reward", "return", "success", "loss")
 """Words in the names of metrics to list first."""
+_VITAL_METRICS = re.compile(r"loss|reward|return|grad|value|kl|action|obs", re.IGNORECASE)
+"""Names of metrics whose NaN means that training is broken; others may be NaN for lack of data."""
+_HARMLESS_METRICS = re.compile(r"explained_var", re.IGNORECASE)
+"""Names of metrics that are NaN in Stable-Baselines3 whenever all returns are equal."""
+_EVALUATION_METRICS = re.compile(r"(?<![a-z])(?:val(?![a-z])|test)|valid|eval|best|lowest", re.IGNORECASE)
+"""Names of metrics that may be NaN before and between evaluations."""
+_SCALED_METRICS = re.compile(r"grad|norm|scale", re.IGNORECASE)
+"""Names of metrics that are infinite now and then in mixed precision: the step is skipped, and the loss scaled down."""
 
 
 class Point(NamedTuple):
@@ -32,6 +41,29 @@ class BrokenMetric(NamedTuple):
     at: str
     """The progress at `since`, such as `iteration 212`; empty if unknown."""
     since: Moment = 0.0
+
+
+def is_training_loss(name: str) -> bool:
+    """True for the name of a loss that is computed from the weights in each step of the training."""
+    return "loss" in name.lower() and _EVALUATION_METRICS.search(name) is None
+
+
+def serious(broken: Mapping[str, BrokenMetric]) -> list[tuple[str, BrokenMetric]]:
+    """Returns the metrics, with their names, that tell of a broken training, losses first: others may lack data.
+
+    These are losses of the training, and vital metrics that were finite before.
+    """
+    found = [(name, metric) for name, metric in broken.items() if _is_serious(name, metric)]
+    return sorted(found, key=lambda pair: not is_training_loss(pair[0]))
+
+
+def _is_serious(name: str, broken: BrokenMetric) -> bool:
+    if _HARMLESS_METRICS.search(name) is not None or _EVALUATION_METRICS.search(name) is not None:
+        return False
+    if broken.finite is None:
+        return math.isnan(broken.value) and is_training_loss(name)
+    is_overflow = math.isinf(broken.value) and _SCALED_METRICS.search(name) is not None
+    return _VITAL_METRICS.search(name) is not None and not is_overflow
 
 
 class Curve(Struct, frozen=True, omit_defaults=True):

@@ -1,5 +1,6 @@
 """Checkpoints: the files that a script has saved, and the choice of one to continue from."""
 
+import math
 import os
 import socket
 import stat
@@ -17,9 +18,8 @@ from msgspec import structs
 
 from gmg_tui.machine.ownership import OVERFLOW_ID, ambiguous_id, components, owners, unmapped_id, user_name
 from gmg_tui.model import Attempt, Checkpoint, merge_checkpoints
+from gmg_tui.model.curves import is_training_loss
 
-MAX_CHECKPOINTS = 20
-"""Maximum checkpoints to keep per attempt, the newest, unless it began with more."""
 _MAX_SEARCH_S = 5.0
 """Seconds to search for a renamed file, among any number of other users' files."""
 _MAX_SKEW_S = 600.0
@@ -74,10 +74,12 @@ class Trust(NamedTuple):
 def before_nan(*ranks: Attempt) -> tuple[Checkpoint, ...]:
     """Returns the checkpoints that any of an attempt's `ranks` saved before a metric became NaN.
 
-    If the attempt itself saved none before that, also drops the one that it continued from, as that one leads to NaN.
+    If the attempt itself saved none before that, also drops the one that it continued from, as that one leads to NaN. A
+    rank whose losses are finite has sound weights: another metric may be NaN for lack of data.
     """
     saved, origins = merge_checkpoints(*(rank.checkpoints for rank in ranks)), {rank.continued_from for rank in ranks}
-    nan = min((alert.since for rank in ranks for alert in rank.alerts if alert.kind == "nan"), default=None)
+    broken = [rank for rank in ranks if not _has_finite_losses(rank)]
+    nan = min((alert.since for rank in broken for alert in rank.alerts if alert.kind == "nan"), default=None)
     if nan is None:
         return saved
     later = {checkpoint.path for checkpoint in saved if checkpoint.saved > nan}
@@ -89,6 +91,11 @@ def before_nan(*ranks: Attempt) -> tuple[Checkpoint, ...]:
     if not any(checkpoint.saved >= min(rank.started for rank in ranks) for checkpoint in usable):
         usable = [checkpoint for checkpoint in usable if checkpoint.path not in origins]
     return tuple(usable)
+
+
+def _has_finite_losses(attempt: Attempt) -> bool:
+    losses = [value for name, value in attempt.metrics.items() if is_training_loss(name)]
+    return bool(losses) and all(value is not None and math.isfinite(value) for value in losses)
 
 
 def newest_intact(checkpoints: Sequence[Checkpoint], trust: Trust) -> Checkpoint | str:

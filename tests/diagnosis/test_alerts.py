@@ -156,11 +156,13 @@ def test_metrics_that_break_are_named_with_their_last_finite_value() -> None:
     for step, loss in enumerate([0.5, 0.25, math.nan, math.nan], 210):
         never = dict.fromkeys(("explained_variance", "success", "val_loss", "eval/loss"), math.nan)
         values = {**never, "loss": loss, "best_loss": math.inf, "grad_norm": 1.0 if step < 211 else math.inf}
+        values["reward/level_0"] = 1.0 if step < 211 else math.nan  # perhaps because no robot is there
         curves.add([Metric(name, value, step, 1.0) for name, value in values.items()], "iteration")
     watch = Watch()
     watch.update(Facts(1.0, _RUNNING, broken=curves.broken))
     (alert,) = watch.alerts
-    assert (alert.kind, alert.text) == ("nan", "loss NaN since iteration 212; last finite value 0.25")
+    assert (alert.kind, alert.text) == ("nan", "loss and 1 other metric NaN since iteration 212; last finite value 0.25")
+    assert curves.broken_since == curves.broken["loss"].since
     assert _raised(lambda now: Facts(now, _RUNNING, broken={}), 10) == {}
 
 

@@ -1,5 +1,6 @@
 """Which checkpoints are remembered, and which of their files an attempt continues from."""
 
+import math
 import os
 import zipfile
 from pathlib import Path
@@ -16,8 +17,8 @@ from gmg_tui.model import (
     combine_ranks,
     merge_checkpoints,
 )
-from gmg_tui.model.attempt import add_checkpoints
-from gmg_tui.scripts.checkpoints import MAX_CHECKPOINTS, Trust, before_nan, newest_intact
+from gmg_tui.model.attempt import MAX_CHECKPOINTS, add_checkpoints
+from gmg_tui.scripts.checkpoints import Trust, before_nan, newest_intact
 
 _TRUST = Trust()
 
@@ -43,8 +44,26 @@ def test_the_ledger_keeps_the_newest_of_each_path() -> None:
     assert merge_checkpoints(set_back)[-1].path == "/after", "the system clock has been set back in between"
     known: tuple[Checkpoint, ...] = ()
     for number in range(40):
-        known = add_checkpoints(known, [Checkpoint(f"/{number}", 5000.0 + number - 3600.0 * (number > 20))], limit=20)
+        known = add_checkpoints(known, [Checkpoint(f"/{number}", 5000.0 + number - 3600.0 * (number > 20))])
     assert [each.path for each in known] == [f"/{number}" for number in range(20, 40)]
+
+
+def test_files_saved_since_a_metric_is_nan_push_out_no_earlier_ones() -> None:
+    """Scripts go on saving for hours."""
+    known: tuple[Checkpoint, ...] = ()
+    for number in range(1000):
+        broken_since = 29.5 if number > 30 else math.inf
+        known = add_checkpoints(known, [Checkpoint(f"/{number}", float(number))], broken_since)
+    assert [each.path for each in known] == [f"/{number}" for number in (*range(15, 30), *range(995, 1000))]
+    nan = Alert("nan", Severity.ERROR, "reward NaN", 29.5)
+    attempt = structs.replace(
+        NO_ATTEMPT, number=1, checkpoints=known, alerts=(nan,), metrics={"loss": None, "reward": None}
+    )
+    assert before_nan(attempt) == known[:15]
+    assert before_nan(structs.replace(attempt, metrics={"loss": 0.5, "val_loss": None, "reward": None})) == known, (
+        "lack of data"
+    )
+    assert before_nan(structs.replace(attempt, metrics={"best_loss": 0.5, "reward": None})) == known[:15]
 
 
 def test_no_node_pushes_out_the_checkpoints_that_others_have_saved() -> None:

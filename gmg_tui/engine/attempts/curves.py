@@ -6,7 +6,7 @@ from operator import attrgetter
 
 from gmg_tui.engine.clock import unix
 from gmg_tui.model import BrokenMetric, Curve, Point
-from gmg_tui.model.curves import thinning_slice
+from gmg_tui.model.curves import serious, thinning_slice
 from gmg_tui.scripts.probe.reports import Metric
 
 MAX_CURVES = 256
@@ -82,6 +82,11 @@ class Curves:
             elif metric.name not in self.broken:
                 at = f"{unit} {metric.step:,}" if metric.step is not None else ""
                 self.broken[metric.name] = BrokenMetric(metric.value, points.last_finite, at, unix(metric.at))
+
+    @property
+    def broken_since(self) -> float:
+        """The Unix time since which the training is broken; infinity if it is not."""
+        return broken[0][1].since if (broken := serious(self.broken)) else math.inf
 
     @property
     def newest(self) -> dict[str, float | None]:

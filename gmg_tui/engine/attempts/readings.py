@@ -26,7 +26,7 @@ from gmg_tui.model import Fps, GpuSample, Phase, Severity, Sign, SpeedFacts, Ver
 from gmg_tui.model.attempt import add_checkpoints
 from gmg_tui.model.text import MAX_LINE_BYTES, SEPARATOR, clean
 from gmg_tui.model.tried import SETTLE_S
-from gmg_tui.scripts import checkpoints, env_count
+from gmg_tui.scripts import env_count
 from gmg_tui.scripts.genesis.output.failures import Failure
 from gmg_tui.scripts.genesis.output.reader import Reader
 from gmg_tui.scripts.probe.counts import Counts
@@ -161,8 +161,8 @@ class Readings:
             self.curves.add(metrics)
             progress = self.reader.progress
             label = f"{progress.unit} {progress.done:,.0f}" if progress is not None else None
-            known, saved = self.checkpoints, (structs.replace(file, progress=label) for file in files)
-            self.checkpoints = add_checkpoints(known, saved, limit=max(checkpoints.MAX_CHECKPOINTS, len(known)))
+            saved = (structs.replace(file, progress=label) for file in files)
+            self.checkpoints = add_checkpoints(self.checkpoints, saved, self.curves.broken_since)
         if self.counts.phase is not None and self.reader.reach(*self.counts.phase):
             self._on_print()
 

@@ -31,9 +31,9 @@ from gmg_tui.engine.nodes.states import (
 )
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.model import NO_ATTEMPT, Curve, Details, HotSpot, Sign, SpeedFacts, Stacks, WorkerState, units
+from gmg_tui.model.attempt import MAX_CHECKPOINTS
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import torchrun
-from gmg_tui.scripts.checkpoints import MAX_CHECKPOINTS
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.interpreter import library_owners
 

@@ -11,13 +11,11 @@ from gmg_tui.engine.scheduling.packing import free_mib, shortage
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.jobs.job_queue import JobQueue
-from gmg_tui.model import Attempt, JobRecord, WorkerState, units
+from gmg_tui.model import JobRecord, WorkerState, units
 from gmg_tui.model.errors import GmgError
 
 MAX_EARLY_FAILURES = 3
 """Suspect a GPU after this many early failures in a row."""
-EARLY_FAILURE_S = 600.0
-"""A job that has run for longer counts as having computed, even without progress."""
 _UNREADY_PAUSE_S, _MAX_UNREADY_PAUSE_S = 5.0, 300.0
 """Pause for the slots of a GPU that does not answer or whose node is lost; doubled while no job ends there."""
 _MAX_LOSSES = 3
@@ -199,7 +197,7 @@ class SlotBoard:
         if failure is not None and sample is not None and sample.lost:
             self._losses[job] += 1
             return (job,) if self._losses[job] <= _MAX_LOSSES else ()
-        computed = worker.state is WorkerState.FINISHED or _has_computed(attempt)
+        computed = worker.state is WorkerState.FINISHED or attempt.has_worked(clock.now())
         self._resolve_suspicion(job, computed=computed)
         if computed:
             self._card(engine_slot).failed.clear()
@@ -212,7 +210,7 @@ class SlotBoard:
         """Benches a suspected GPU once one of its failed jobs computes on another."""
         for worker in workers:
             job = worker.task.job or 0
-            if job in self._witnesses and (attempt := worker.attempt) is not None and _has_computed(attempt):
+            if job in self._witnesses and (attempt := worker.attempt) is not None and attempt.has_worked(clock.now()):
                 self._resolve_suspicion(job, computed=True)
 
     def _suspect(self, engine_slot: EngineSlot, job: int, reason: str) -> tuple[int, ...]:
@@ -367,11 +365,6 @@ class SlotBoard:
             engine_slot.drained = name not in self.jobs and (self.ending or not self.queue.waiting)
             if name not in self.jobs:
                 engine_slot.idle_reason = self._idle_reason(engine_slot)
-
-
-def _has_computed(attempt: Attempt) -> bool:
-    """Returns True if an attempt got further than a broken GPU would allow."""
-    return attempt.had_progress or attempt.elapsed_s(clock.now()) >= EARLY_FAILURE_S
 
 
 def _peak_mib(job: JobRecord, slot: str) -> float | None:

@@ -108,7 +108,7 @@ class Worker:
         """
         usable, failed_before = before_nan(last), self._failed_start
         self._failed_start = None
-        if last.continued_from is not None and failure is not None and not last.had_progress:
+        if last.continued_from is not None and failure is not None and not last.has_worked(unix(time.monotonic())):
             self._failed_start = last.continued_from, failure.reason
         is_unusable = failed_before is not None and self._failed_start == failed_before
         return tuple(file for file in usable if not (is_unusable and file.path == last.continued_from))

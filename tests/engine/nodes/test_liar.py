@@ -57,9 +57,10 @@ from gmg_tui.model import (
     Worker,
     WorkerState,
 )
+from gmg_tui.model.attempt import MAX_CHECKPOINTS
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.tuning import TrialState
-from gmg_tui.scripts.checkpoints import MAX_CHECKPOINTS, before_nan
+from gmg_tui.scripts.checkpoints import before_nan
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.session import protocol
 from gmg_tui.session.protocol import Action, LogChunk
