@@ -2,6 +2,7 @@
 
 import heapq
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -68,6 +69,9 @@ class Progress(Struct, frozen=True, omit_defaults=True):
         return 0 < self.total <= self.done
 
 
+_NUMBERS = re.compile(r"\d+")
+
+
 class Checkpoint(Struct, frozen=True, omit_defaults=True):
     """A file whose saving call has returned."""
 
@@ -90,15 +94,20 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True):
     node: str = ""
     """Name of the node that reported it to the session's engine; empty for the engine's own machine."""
 
+    @property
+    def series(self) -> str:
+        """The path without its numbers: equal for files that a script saves one after another, as of its iterations."""
+        return _NUMBERS.sub("#", self.path)
 
-MAX_JOB_CHECKPOINTS, _MAX_NODE_CHECKPOINTS, _MAX_PATH_CHECKPOINTS, _MAX_EXPORTS = 100, 20, 10, 5
-"""Newest checkpoints to keep of a job, and of those from one node, with one path, or exported: these must not crowd out others."""
+
+MAX_JOB_CHECKPOINTS, _MAX_NODE_CHECKPOINTS, _MIN_SERIES_CHECKPOINTS = 100, 20, 5
+"""Newest checkpoints to keep of a job, and of those from one node; newest of a series that others must not crowd out."""
 MAX_CHECKPOINTS, _MAX_BROKEN_CHECKPOINTS = 20, 5
 """Newest checkpoints to keep of an attempt, and of those saved since a metric is NaN, which must not crowd out earlier ones."""
 
 
 def merge_checkpoints(*lists: Iterable[Checkpoint], limit: int = MAX_JOB_CHECKPOINTS) -> tuple[Checkpoint, ...]:
-    """Merges lists of checkpoints by time. Returns the newest of each file, oldest first.
+    """Merges lists of checkpoints by time. Returns the newest of each file and series, oldest first.
 
     Files are told apart by path, node and inode: scripts often save under one name, and rename the file. Keeps the order
     within each list: the system clock may have been set back in between.
@@ -108,17 +117,14 @@ def merge_checkpoints(*lists: Iterable[Checkpoint], limit: int = MAX_JOB_CHECKPO
         file = checkpoint.path, checkpoint.node, checkpoint.inode
         by_file.pop(file, None)  # moves it to the end
         by_file[file] = checkpoint
-    kept, counts = list[Checkpoint](), Counter[tuple[str, ...]]()
-    for checkpoint in reversed(by_file.values()):
-        limits: dict[tuple[str, ...], int] = {(checkpoint.path, checkpoint.node): _MAX_PATH_CHECKPOINTS}
-        if checkpoint.node:
-            limits[(checkpoint.node,)] = _MAX_NODE_CHECKPOINTS
-        if checkpoint.is_export:
-            limits[()] = _MAX_EXPORTS
-        counts.update(limits.keys())
-        if all(counts[key] <= most for key, most in limits.items()):
-            kept.append(checkpoint)
-    return tuple(reversed(kept[:limit]))
+    files, counts = list(by_file.values()), Counter[tuple[str, ...]]()
+    first, others = list[int](), list[int]()
+    for index in reversed(range(len(files))):
+        node, series = (files[index].node,), (files[index].series, files[index].node)
+        counts.update([node, series])
+        if not files[index].node or counts[node] <= _MAX_NODE_CHECKPOINTS:
+            (first if counts[series] <= _MIN_SERIES_CHECKPOINTS else others).append(index)
+    return tuple(files[index] for index in sorted([*first, *others][:limit]))
 
 
 def add_checkpoints(

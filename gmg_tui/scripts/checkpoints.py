@@ -98,6 +98,18 @@ def _has_finite_losses(attempt: Attempt) -> bool:
     return bool(losses) and all(value is not None and math.isfinite(value) for value in losses)
 
 
+def without(checkpoints: Sequence[Checkpoint], path: str) -> tuple[Checkpoint, ...]:
+    """Returns the checkpoints without one that could not be loaded, nor others of its series if a state of another is left.
+
+    Such as the state of an optimizer, or the data of an iteration.
+    """
+    series = {checkpoint.series for checkpoint in checkpoints if checkpoint.path == path}
+    others = tuple(checkpoint for checkpoint in checkpoints if checkpoint.series not in series)
+    if all(checkpoint.is_export for checkpoint in others):
+        return tuple(checkpoint for checkpoint in checkpoints if checkpoint.path != path)
+    return others
+
+
 def newest_intact(checkpoints: Sequence[Checkpoint], trust: Trust) -> Checkpoint | str:
     """Returns the newest complete and readable checkpoint (an export only as a last resort), or why there is none.
 

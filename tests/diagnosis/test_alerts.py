@@ -161,7 +161,10 @@ def test_metrics_that_break_are_named_with_their_last_finite_value() -> None:
     watch = Watch()
     watch.update(Facts(1.0, _RUNNING, broken=curves.broken))
     (alert,) = watch.alerts
-    assert (alert.kind, alert.text) == ("nan", "loss and 1 other metric NaN since iteration 212; last finite value 0.25")
+    assert (alert.kind, alert.text) == (
+        "nan",
+        "loss and 1 other metric NaN since iteration 212; last finite value 0.25",
+    )
     assert curves.broken_since == curves.broken["loss"].since
     assert _raised(lambda now: Facts(now, _RUNNING, broken={}), 10) == {}
 

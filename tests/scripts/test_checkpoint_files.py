@@ -3,6 +3,7 @@
 import math
 import os
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from gmg_tui.model import (
     merge_checkpoints,
 )
 from gmg_tui.model.attempt import MAX_CHECKPOINTS, add_checkpoints
-from gmg_tui.scripts.checkpoints import Trust, before_nan, newest_intact
+from gmg_tui.scripts.checkpoints import Trust, before_nan, newest_intact, without
 
 _TRUST = Trust()
 
@@ -156,12 +157,24 @@ def test_files_saved_under_one_name_are_told_apart(tmp_path: Path) -> None:
     assert found.path.endswith("_4.pt")
 
 
-def test_many_files_saved_under_one_name_or_exported_do_not_crowd_out_others() -> None:
+def test_no_series_of_files_crowds_out_the_others() -> None:
+    """As files of one name, exports, or the data of each iteration."""
     many = [Checkpoint("/model.tmp", float(number), inode=number) for number in range(1, 200)]
     exports = [Checkpoint(f"/{number}.jit", float(number), is_export=True) for number in range(1, 200)]
-    kept = merge_checkpoints([Checkpoint("/best.pt", 0.0)], many, exports, limit=MAX_CHECKPOINTS)
-    assert [checkpoint.inode for checkpoint in kept if not checkpoint.is_export] == [0, *range(190, 200)]
-    assert sum(checkpoint.is_export for checkpoint in kept) == 5
+    states = [Checkpoint(f"/model_{number}.pt", 0.1 * number) for number in range(8)]
+    kept = merge_checkpoints([Checkpoint("/best.pt", 0.0)], states, many, exports, limit=MAX_CHECKPOINTS)
+    assert Counter(each.series for each in kept) == {"/best.pt": 1, "/model_#.pt": 5, "/model.tmp": 7, "/#.jit": 7}
+    assert {*states[-5:]} < {*kept}
+    assert merge_checkpoints(states, limit=MAX_CHECKPOINTS) == tuple(states)
+
+
+def test_files_of_a_series_that_cannot_be_loaded_are_left_out_with_it() -> None:
+    states = tuple(Checkpoint(f"/model_{number}.pt", float(number)) for number in (1, 2))
+    data = tuple(Checkpoint(f"/data/{number}.pt", 3.0) for number in range(3))
+    exports = (Checkpoint("/policy.jit", 4.0, is_export=True),)
+    assert without((*states, *data, *exports), "/data/2.pt") == (*states, *exports)
+    assert without((*states, *exports), "/model_2.pt") == (states[0], *exports), "an earlier one of the only series"
+    assert without((*states, *data), "/unknown.pt") == (*states, *data)
 
 
 def test_a_file_that_was_there_before_is_no_checkpoint_unless_it_is_the_one_that_was_saved(tmp_path: Path) -> None:

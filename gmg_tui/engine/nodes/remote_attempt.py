@@ -31,7 +31,7 @@ from gmg_tui.engine.nodes.states import (
 )
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.model import NO_ATTEMPT, Curve, Details, HotSpot, Sign, SpeedFacts, Stacks, WorkerState, units
-from gmg_tui.model.attempt import MAX_CHECKPOINTS
+from gmg_tui.model.attempt import MAX_CHECKPOINTS, merge_checkpoints
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import torchrun
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
@@ -258,7 +258,7 @@ class RemoteAttempt:
                 number=number,
                 given=self.task.given,
                 env=self.task.given_env,
-                checkpoints=(*known, *saved[-MAX_CHECKPOINTS // 2 :]),
+                checkpoints=(*known, *merge_checkpoints(saved, limit=MAX_CHECKPOINTS // 2)),
                 metrics=limit_metrics(newest.metrics, self._metric_names),
                 alerts=limit_age(newest.alerts, self._assigned_at),
             )

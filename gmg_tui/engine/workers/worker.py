@@ -18,7 +18,7 @@ from gmg_tui.engine.clock import unix
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.model import NO_ATTEMPT, Alert, AlertAction, Checkpoint, Details, Phase, Stacks, WorkerState
-from gmg_tui.scripts.checkpoints import before_nan
+from gmg_tui.scripts.checkpoints import before_nan, without
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.torchrun import Rendezvous
 
@@ -104,14 +104,14 @@ class Worker:
     def _usable_checkpoints(self, last: model.Attempt, failure: Failure | None) -> tuple[Checkpoint, ...]:
         """Returns the checkpoints to continue from after the attempt `last`.
 
-        Leaves one out with which the script failed twice in the same way before any progress: it may be another kind of file.
+        Leaves those out with which the script failed twice in the same way before any progress: they may be other files.
         """
-        usable, failed_before = before_nan(last), self._failed_start
-        self._failed_start = None
-        if last.continued_from is not None and failure is not None and not last.has_worked(unix(time.monotonic())):
-            self._failed_start = last.continued_from, failure.reason
-        is_unusable = failed_before is not None and self._failed_start == failed_before
-        return tuple(file for file in usable if not (is_unusable and file.path == last.continued_from))
+        path, before, self._failed_start = last.continued_from, self._failed_start, None
+        usable = before_nan(last)
+        if path is None or failure is None or not failure.kind.may_be_of_file or last.has_worked(last.ended or 0.0):
+            return usable
+        self._failed_start = path, failure.reason
+        return without(usable, path) if self._failed_start == before else usable
 
     async def _run_attempt(self) -> None:
         """Runs an attempt, then waits for any other ranks to end."""
