@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from gmg_tui.model.alert import Alert
+from gmg_tui.model.curves import is_training_loss
 from gmg_tui.model.speed import Verdict
 from gmg_tui.model.states import Moment, WorkerState
 from gmg_tui.model.text import encode_lossy
@@ -242,12 +243,17 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
             reason=self.reason and self.reason[:_MAX_BRIEF_CHARS],
             metrics={
                 name: self.metrics[name]
-                for name in islice(self.metrics, _MAX_BRIEF_METRICS)
+                for name in islice(sorted(self.metrics, key=is_training_loss, reverse=True), _MAX_BRIEF_METRICS)
                 if len(name) <= _MAX_BRIEF_CHARS
             },
             simulator={},
             checkpoints=(),
-            alerts=(),
+            # Decides, with the losses, from which checkpoint another attempt may continue.
+            alerts=tuple(
+                structs.replace(alert, text=alert.text[:_MAX_BRIEF_CHARS], advice="")
+                for alert in self.alerts
+                if alert.kind == "nan"
+            )[:1],
             verdict=None,
         )
 

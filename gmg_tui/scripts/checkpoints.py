@@ -7,7 +7,7 @@ import stat
 import time
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import takewhile
@@ -101,13 +101,14 @@ def _has_finite_losses(attempt: Attempt) -> bool:
 def without(checkpoints: Sequence[Checkpoint], path: str) -> tuple[Checkpoint, ...]:
     """Returns the checkpoints without one that could not be loaded, nor others of its series if a state of another is left.
 
-    Such as the state of an optimizer, or the data of an iteration.
+    Such as the state of an optimizer, or the data of an iteration. Returns all if no state would be left, as scripts that
+    begin again overwrite it.
     """
     series = {checkpoint.series for checkpoint in checkpoints if checkpoint.path == path}
-    others = tuple(checkpoint for checkpoint in checkpoints if checkpoint.series not in series)
-    if all(checkpoint.is_export for checkpoint in others):
-        return tuple(checkpoint for checkpoint in checkpoints if checkpoint.path != path)
-    return others
+    of_others = tuple(checkpoint for checkpoint in checkpoints if checkpoint.series not in series)
+    at_others = tuple(checkpoint for checkpoint in checkpoints if checkpoint.path != path)
+    has_states = (files for files in (of_others, at_others) if not all(checkpoint.is_export for checkpoint in files))
+    return next(has_states, tuple(checkpoints))
 
 
 def newest_intact(checkpoints: Sequence[Checkpoint], trust: Trust) -> Checkpoint | str:
@@ -143,18 +144,32 @@ def _is_at_path(checkpoint: Checkpoint) -> bool:
 
 
 def _find_renamed(checkpoints: Iterable[Checkpoint]) -> dict[Checkpoint, str]:
-    """Returns the new paths of files that were renamed within their folder, as scripts save under a temporary name first."""
+    """Returns the new paths of files that were renamed, or whose folder was: scripts save under a temporary name first."""
     by_folder = defaultdict[Path, dict[int, Checkpoint]](dict)
     for checkpoint in checkpoints:
         by_folder[Path(checkpoint.path).parent][checkpoint.inode] = checkpoint
     paths, until = dict[Checkpoint, str](), time.monotonic() + _MAX_SEARCH_S
     for folder, by_inode in by_folder.items():
-        with suppress(OSError), os.scandir(folder) as entries:
-            for entry in takewhile(lambda _: time.monotonic() < until, entries):
-                saved = by_inode.get(entry.inode())
-                if saved is not None and _is_unchanged(entry.stat(follow_symlinks=False), saved):
-                    paths[saved] = entry.path
+        names = {Path(checkpoint.path).name for checkpoint in by_inode.values()}
+        for path, inode in takewhile(lambda _: time.monotonic() < until, _files_near(folder, names)):
+            saved = by_inode.get(inode)
+            with suppress(OSError):
+                if saved is not None and _is_unchanged(os.lstat(path), saved):
+                    paths.setdefault(saved, path)
     return paths
+
+
+def _files_near(folder: Path, names: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """Yields paths and inodes: of the files in a folder, then of those called `names` in the folders beside it."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        yield from ((entry.path, entry.inode()) for entry in entries)
+    with suppress(OSError), os.scandir(folder.parent) as entries:
+        for path in (f"{entry.path}/{name}" for entry in entries for name in names):
+            try:
+                inode = os.lstat(path).st_ino
+            except OSError:
+                inode = 0  # yielded all the same, so that the caller can stop
+            yield path, inode
 
 
 def _is_unchanged(status: os.stat_result, checkpoint: Checkpoint) -> bool:

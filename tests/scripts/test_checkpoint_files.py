@@ -76,6 +76,25 @@ def test_no_node_pushes_out_the_checkpoints_that_others_have_saved() -> None:
     assert {*own} < {*merge_checkpoints(merge_checkpoints(own, again), lies)}
 
 
+@pytest.mark.parametrize("is_begun_again", [False, True])
+def test_a_file_whose_folder_was_renamed_is_found(tmp_path: Path, is_begun_again: bool) -> None:
+    """A checkpoint of several files is often complete once its folder is renamed."""
+    (folder := tmp_path / "tmp").mkdir()
+    (path := folder / "state.pt").write_bytes(b"state")
+    status = path.stat()
+    saved = Checkpoint(str(path), status.st_mtime, 5, status.st_ino, status.st_mtime_ns)
+    folder.rename(tmp_path / "step_12")
+    (tmp_path / "step_13").mkdir()
+    (tmp_path / "step_13" / "state.pt").write_bytes(b"other")
+    (tmp_path / "file").touch()
+    if is_begun_again:
+        folder.mkdir()
+        path.write_bytes(b"st")
+    found = newest_intact((saved,), _TRUST)
+    assert isinstance(found, Checkpoint)
+    assert found.path == str(tmp_path / "step_12" / "state.pt")
+
+
 @pytest.mark.parametrize("is_renamed", [False, True])
 def test_a_renamed_file_is_found_and_an_export_comes_last(tmp_path: Path, is_renamed: bool) -> None:
 
@@ -175,6 +194,7 @@ def test_files_of_a_series_that_cannot_be_loaded_are_left_out_with_it() -> None:
     assert without((*states, *data, *exports), "/data/2.pt") == (*states, *exports)
     assert without((*states, *exports), "/model_2.pt") == (states[0], *exports), "an earlier one of the only series"
     assert without((*states, *data), "/unknown.pt") == (*states, *data)
+    assert without((states[0], *exports), "/model_1.pt") == (states[0], *exports), "it would be overwritten"
 
 
 def test_a_file_that_was_there_before_is_no_checkpoint_unless_it_is_the_one_that_was_saved(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from msgspec import structs
 
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.model import JobRecord
+from gmg_tui.model.jobs import MAX_NAMES
+from gmg_tui.scripts.readers.reported import MAX_TOTAL_BYTES
 from gmg_tui.session.store import database
 from gmg_tui.session.store.database import AttemptCurves, JobAttempt, LateCurves, MetricsRow, Record, StoreError, thin
 
@@ -276,8 +278,12 @@ def _with_earlier_results(db: sqlite3.Connection, record: Record) -> Record:
     """Returns the record of a job; one that continued from a checkpoint keeps the stored results that it does not report again."""
     if not isinstance(record, JobRecord) or record.result is None or record.last.continued_from is None:
         return record
-    stored = db.execute("SELECT result FROM jobs WHERE number = ?", (record.number,)).fetchone()
+    stored = db.execute(
+        "SELECT result FROM jobs WHERE number = ? AND length(result) <= ?", (record.number, MAX_TOTAL_BYTES)
+    ).fetchone()
     with suppress(msgspec.MsgspecError, RecursionError):
         earlier = database.restore_nan(msgspec.json.decode(stored[0], type=dict[str, Any])) if stored else {}
-        return structs.replace(record, result={**earlier, **record.result})
+        # A node may report other names each time.
+        names = [name for name in earlier if name not in record.result][: max(0, MAX_NAMES - len(record.result))]
+        return structs.replace(record, result={name: earlier[name] for name in names} | record.result)
     return record

@@ -237,6 +237,10 @@ def test_the_large_attempts_of_a_node_take_little_memory_once_others_follow() ->
         1, given=("{n}",), args=("a",) * 40_000, metrics={"reward": 1.0, "x" * 999: 2.0}, checkpoints=saved
     )
     assert attempt.brief() == Attempt(1, given=("{n}",), args=("{n}",), metrics={"reward": 1.0})
+    nan = Alert("nan", Severity.ERROR, "loss NaN", 5.0)
+    broken = {f"{number}": 1.0 for number in range(200)} | {"loss": None}
+    large = structs.replace(attempt, metrics=broken, alerts=(structs.replace(nan, kind="stuck"), nan)).brief()
+    assert (large.alerts, "loss" in large.metrics) == ((nan,), True), "it decides which checkpoints are usable"
     small = structs.replace(attempt, args=("5",), metrics={"reward": 1.0})
     assert small.brief() == structs.replace(small, checkpoints=saved[-1:])
 

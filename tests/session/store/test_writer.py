@@ -16,6 +16,7 @@ import pytest
 from msgspec import structs
 
 from gmg_tui.model import JobRecord, Snapshot, WorkerState
+from gmg_tui.model.jobs import MAX_NAMES
 from gmg_tui.session import STORE
 from gmg_tui.session.store import database, writer
 from gmg_tui.session.store.database import Record, StoreError
@@ -85,6 +86,12 @@ async def test_a_job_that_continues_from_a_checkpoint_keeps_its_results(folder: 
         store.put(put)
         await store.wait_written()
         assert records.jobs_so_far(folder / STORE)[0].result == result
+    for number in range(3):  # a node may report other names each time
+        store.put(structs.replace(continued, result={f"{number}/{name}": name for name in range(MAX_NAMES - 1)}))
+        await store.wait_written()
+        result = records.jobs_so_far(folder / STORE)[0].result or {}
+        assert len(result) == MAX_NAMES
+        assert f"{number}/5" in result
     await store.close()
 
 
