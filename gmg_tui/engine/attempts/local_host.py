@@ -335,7 +335,8 @@ class LocalHost:
         saved, disk = task.checkpoints, "the disk with the checkpoints"
         trust = Trust(self.spec.code_paths, (sessions.RECORD, sessions.ENGINE_LOG))
         found = await self.await_disk(disk, lambda: newest_intact(saved, trust), report, saved)
-        return (None, found) if isinstance(found, str) else (found, None)
+        advice = "" if self.spec.agent is None else "; save to a disk that all machines share"
+        return (None, found + advice) if isinstance(found, str) else (found, None)
 
     async def _visible_devices(self, slots: tuple[Slot, ...], report: Report) -> tuple[str, ...]:
         """Returns the names of these slots' GPUs for `CUDA_VISIBLE_DEVICES`."""

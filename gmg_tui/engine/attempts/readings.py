@@ -373,9 +373,7 @@ class Readings:
         if leftover := survivors or self.left_behind:
             yield Sign("leftover", leftover)
         if self.launch.not_continued is not None:
-            yield Sign(
-                "checkpoint", self.launch.not_continued, "on several machines, save to a disk that all of them share"
-            )
+            yield Sign("checkpoint", self.launch.not_continued)
         if self.unclean is not None:
             yield Sign("unclean", f"exit code 0 after {self.unclean}", "see the end of its log")
         if self.fault is not None:
