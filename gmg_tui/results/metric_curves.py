@@ -10,7 +10,7 @@ from itertools import chain, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gmg_tui.model import Curve, JobRecord, Point, units
+from gmg_tui.model import Curve, JobRecord, Point, WorkerState, units
 from gmg_tui.model.attempt import mean
 from gmg_tui.model.curves import best_of, rank
 from gmg_tui.results.column import Column, as_csv
@@ -204,15 +204,19 @@ def settings(job: JobRecord) -> object:
 
 
 def summarise(jobs: Iterable[JobRecord], best: Mapping[int, Mapping[str, Point]]) -> list[Summary]:
-    """Returns a summary of each metric, rewards first; `best` has the best points by job number and metric."""
+    """Returns a summary of each metric, rewards first; `best` has the best points by job number and metric.
+
+    The last values are those of finished jobs, once there are any.
+    """
     measured = [job for job in jobs if job.number in best]
     summaries = []
     for name in sorted({name for job in measured for name in best[job.number]}, key=lambda name: (rank(name), name)):
         with_metric = [job for job in measured if name in best[job.number]]
         best_point = best_of(name, (best[job.number][name] for job in with_metric))
         best_job = next(job for job in with_metric if best[job.number][name] is best_point)
-        seeds = (job for job in with_metric if settings(job) == settings(best_job))
-        last = (value for job in seeds if (value := job.last.metric(name)) is not None and math.isfinite(value))
+        seeds = [job for job in with_metric if settings(job) == settings(best_job)]
+        comparable = [job for job in seeds if job.state is WorkerState.FINISHED] or seeds
+        last = (value for job in comparable if (value := job.last.metric(name)) is not None and math.isfinite(value))
         if best_point is not None:
             summaries.append(Summary(name, best_point, best_job.name, tuple(last)))
     return summaries

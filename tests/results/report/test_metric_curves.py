@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from gmg_tui.model import Curve, Point
+from gmg_tui.model import Curve, Point, WorkerState
 from gmg_tui.session.store.database import AttemptCurves
 from tests.cli.scripted import in_process
 from tests.results.report import stored
@@ -53,12 +53,13 @@ async def test_metrics_over_time_as_csv_and_as_charts(tmp_path: Path) -> None:
     assert text.index("Train") < text.index("document.title")
 
 
-async def _seeds(name: str, *rewards: list[float]) -> None:
-    """A session with a job for each list of rewards; the jobs differ in their seed only."""
+async def _seeds(name: str, *rewards: list[float], failed: int = 0) -> None:
+    """A session with a job for each list of rewards; the jobs differ in their seed only, and the last ones have failed."""
     jobs = [
         structs.replace(
             job,
             values={"lr": 0.5, "seed": seed},
+            state=WorkerState.FAILED if seed >= len(rewards) - failed else job.state,
             last=structs.replace(job.last, given=("--seed", str(seed)), metrics={"reward": values[-1]}),
         )
         for seed, (job, values) in enumerate(zip(stored.jobs(len(rewards)), rewards, strict=True))
@@ -71,7 +72,7 @@ async def _seeds(name: str, *rewards: list[float]) -> None:
 
 
 async def test_a_report_has_the_last_and_the_best_value_of_each_metric_with_its_step() -> None:
-    await _seeds("a", [1.0, 7.0, 5.0], [1.0, 2.0, 4.0])
+    await _seeds("a", [1.0, 7.0, 5.0], [1.0, 2.0, 4.0], [1.0], failed=1)
     lines = in_process("report", "a").stdout.splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith("metric"))
     assert "mean of last  lowest to highest  best  at step" in lines[at]
