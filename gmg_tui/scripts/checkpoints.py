@@ -117,14 +117,22 @@ def newest_intact(checkpoints: Sequence[Checkpoint], trust: Trust) -> Checkpoint
     Finds files that the script has renamed within their folder. May block on a disk.
     """
     reasons, renamed = dict[str, str](), cache(lambda: _find_renamed(checkpoints))
+
+    def paths_of(checkpoint: Checkpoint) -> Iterator[str]:
+        is_at_path = _is_at_path(checkpoint)
+        if is_at_path:
+            yield checkpoint.path
+        # Also if it is not trusted there: another user may have made a link to it under its old name.
+        yield from renamed().get(checkpoint, ())
+        if not (is_at_path or checkpoint in renamed() or checkpoint.has_moved or checkpoint.path in reasons):
+            yield checkpoint.path  # of a later file
+
     newest_first = tuple(reversed(checkpoints))
     for checkpoint in sorted(newest_first, key=lambda checkpoint: checkpoint.is_export):
-        path = checkpoint.path if _is_at_path(checkpoint) else renamed().get(checkpoint)
-        if path is None and (checkpoint.has_moved or checkpoint.path in reasons):
-            continue  # a later file has its path
-        if (reason := _defect(path or checkpoint.path, checkpoint, trust)) is None:
-            return structs.replace(checkpoint, path=path or checkpoint.path)
-        reasons.setdefault(checkpoint.path, reason)
+        for path in paths_of(checkpoint):
+            if (reason := _defect(path, checkpoint, trust)) is None:
+                return structs.replace(checkpoint, path=path)
+            reasons.setdefault(checkpoint.path, reason)
     newest = checkpoints[-1].path
     return f"it started from the beginning: {newest} {reasons.get(newest, 'was replaced')}"
 
@@ -143,33 +151,42 @@ def _is_at_path(checkpoint: Checkpoint) -> bool:
     return False
 
 
-def _find_renamed(checkpoints: Iterable[Checkpoint]) -> dict[Checkpoint, str]:
+def _find_renamed(checkpoints: Iterable[Checkpoint]) -> dict[Checkpoint, list[str]]:
     """Returns the new paths of files that were renamed, or whose folder was: scripts save under a temporary name first."""
     by_folder = defaultdict[Path, dict[int, Checkpoint]](dict)
     for checkpoint in checkpoints:
         by_folder[Path(checkpoint.path).parent][checkpoint.inode] = checkpoint
-    paths, until = dict[Checkpoint, str](), time.monotonic() + _MAX_SEARCH_S
+    paths, until = defaultdict[Checkpoint, list[str]](list), time.monotonic() + _MAX_SEARCH_S
     for folder, by_inode in by_folder.items():
         names = {Path(checkpoint.path).name for checkpoint in by_inode.values()}
         for path, inode in takewhile(lambda _: time.monotonic() < until, _files_near(folder, names)):
             saved = by_inode.get(inode)
             with suppress(OSError):
                 if saved is not None and _is_unchanged(os.lstat(path), saved):
-                    paths.setdefault(saved, path)
-    return paths
+                    paths[saved].append(path)
+    return dict(paths)
 
 
 def _files_near(folder: Path, names: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Yields paths and inodes: of the files in a folder, then of those called `names` in the folders beside it."""
-    with suppress(OSError), os.scandir(folder) as entries:
-        yield from ((entry.path, entry.inode()) for entry in entries)
-    with suppress(OSError), os.scandir(folder.parent) as entries:
-        for path in (f"{entry.path}/{name}" for entry in entries for name in names):
-            try:
-                inode = os.lstat(path).st_ino
-            except OSError:
-                inode = 0  # yielded all the same, so that the caller can stop
-            yield path, inode
+    """Yields paths and inodes of files in a folder and in its parent, and of those called `names` in folders beside it."""
+    for near in (folder, folder.parent):
+        with suppress(OSError), os.scandir(near) as entries:
+            for entry in entries:
+                yield entry.path, entry.inode()
+                if near == folder or not _is_own_folder(entry):
+                    continue
+                for path in (f"{entry.path}/{name}" for name in names):
+                    with suppress(OSError):
+                        yield path, os.lstat(path).st_ino
+
+
+def _is_own_folder(entry: os.DirEntry[str]) -> bool:
+    """False for a link, which may be slow to follow, and for another user's folder."""
+    try:
+        status = entry.stat(follow_symlinks=False) if entry.is_dir(follow_symlinks=False) else None
+    except OSError:
+        return False
+    return status is not None and (_is_own(status) or _is_squashed(status))
 
 
 def _is_unchanged(status: os.stat_result, checkpoint: Checkpoint) -> bool:

@@ -238,7 +238,7 @@ def test_nothing_continues_from_a_file_of_another_user(tmp_path: Path) -> None:
         tmp_path.chmod(mode)
         assert _reason(saved) == ("belongs to nobody" if mode != 0o2775 else "")
     assert not _reason(saved), "root's own on a disk that maps root to nobody"
-    theirs = tmp_path / "theirs"
+    (theirs := tmp_path / "elsewhere" / "theirs").parent.mkdir()
     theirs.symlink_to(tmp_path)
     linked = (structs.replace(saved[0], path=str(theirs / planted.name)),)
     assert not _reason(linked)
@@ -260,6 +260,27 @@ def test_nothing_continues_from_a_path_that_another_user_can_lead_elsewhere(tmp_
         _reason((Checkpoint(str(link / ".." / saved.name), 1.0),)) == f"could be replaced: {theirs} belongs to daemon"
     )
     assert _reason((Checkpoint(f"/proc/self/root{saved}", 1.0),)).startswith("could be replaced: /proc")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_no_link_of_another_user_hides_a_renamed_file(tmp_path: Path, is_folder: bool) -> None:
+    """In a folder like `/tmp`, under the old name and under others."""
+    (shared := tmp_path / "scratch").mkdir()
+    shared.chmod(0o1777)
+    before, after = shared / "step.tmp", shared / "step"
+    path = before / "state.pt" if is_folder else before
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"state")
+    status = path.stat()
+    saved = Checkpoint(str(path), status.st_mtime, 5, status.st_ino, status.st_mtime_ns)
+    before.rename(after)
+    for link in (before, *(shared / f"{number}" for number in range(20))):
+        link.symlink_to(after)
+        os.lchown(link, 1, 1)
+    found = newest_intact((saved,), _TRUST)
+    assert isinstance(found, Checkpoint)
+    assert found.path == str(after / "state.pt" if is_folder else after)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
