@@ -7,11 +7,12 @@ from pathlib import Path
 
 MASK = "***"
 _SECRET_NAME = re.compile(
-    "KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|SSHPASS|(?<![A-Z])(?:PASS|PWD|AUTH)(?![A-Z])|CREDENTIAL|COOKIE",
+    "KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|SSHPASS|(?<![A-Z])(?:PASS|PWD|AUTH)(?![A-Z])|AUTHORIZATION|CREDENTIAL|COOKIE",
     re.IGNORECASE,
 )
 KNOWN_FORMS = (
-    r"\b(?:Bearer|Basic)\s{1,8}[\w.+/=~-]{8,}"  # of an HTTP header
+    r"\b(?:Bearer|Basic|Negotiate)\s{1,8}[\w.+/=~-]{8,}"  # of an HTTP header
+    r"|(?i:(?<=\bcookie: ))[^\r\n]{1,4000}"
     r"|(?<=://)[^\s/@\"']{1,200}@"  # of a URL: user and password
     r"|\b(?:gh[a-z]_|github_pat_|glpat-|hf_|sk-|xox[a-z]-|AKIA|ASIA)[\w-]{10,}"
     r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:(?!-----END).|\n){0,8000}"

@@ -34,6 +34,7 @@ def test_values_are_masked_by_name_and_restored_after_an_edit() -> None:
         ("DB_PASS", "x", True),
         ("MYSQL_PWD", "x", True),
         ("npm_auth", "x", True),
+        ("AUTHORIZATION", "x", True),
         ("STORE", "postgres://me:s3cret@box/runs", True),
         ("HEADERS", "Authorization: Bearer abcdef123456", True),
         ("PASSES", "3", False),

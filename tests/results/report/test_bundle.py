@@ -24,6 +24,9 @@ print("x" * 3_000_000)
 print("token: t0ken HF_TOKEN=t0ken", "plain-value", "/home/alice/runs", sys.argv)
 print("Authorization: fromtheshell", "literal-0-secret")
 print("Authorization: Bearer be4rer123", "https://me:urlp4ss@host/x", "'password': 'two w0rds'", "ghp_0123456789abcdef")
+print("https://host/x?token=qu3ry1&y=1", "environ['API_KEY'] = 'br4cket'", "https://host/y?api_key=qu3ry2")
+print("Cookie: sid=c00kie1; other=c00kie2")
+print("Proxy-Authorization: Negotiate neg0tiate", "Authorization: Basic bas1c0123")
 print("-----BEGIN PRIVATE KEY-----", "MIIE", "-----END PRIVATE KEY-----", "after", sep="\\n")
 """
 
@@ -66,7 +69,19 @@ def test_a_bundle_has_the_end_of_each_log_and_neither_secrets_nor_homes(
     assert "--api-key" in texts["logs/cpu0.log"]
     assert "after" in texts["logs/cpu0.log"]
     shown = ("t0ken", "plain-value", "k3y", "fromtheshell", "alice", "myhome", "quoted", "literal", "-secret")
-    for secret in (*shown, "be4rer", "urlp4ss", "w0rds", "ghp_", "MIIE"):
+    for secret in (
+        *shown,
+        "be4rer",
+        "urlp4ss",
+        "w0rds",
+        "ghp_",
+        "MIIE",
+        "qu3ry",
+        "br4cket",
+        "c00kie",
+        "neg0tiate",
+        "bas1c",
+    ):
         assert not [name for name, text in texts.items() if secret in text], secret
     assert json.loads(texts["session.json"])["session"]["spec"]["env"] == dict.fromkeys(
         ("NAME", "QUOTED", "FLAG", "FILLED"), "***"
