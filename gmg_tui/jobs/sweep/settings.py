@@ -1,7 +1,6 @@
 """The settings of a sweep, from the experiments file or the command line."""
 
 import math
-import os
 import re
 import shlex
 import stat
@@ -15,6 +14,7 @@ import msgspec
 from msgspec import Meta, Struct, structs
 
 from gmg_tui.jobs.argument_placeholders import JOB_NAMES, NAME_PATTERN, WORKER_NAMES, as_text
+from gmg_tui.machine.ownership import is_planted
 from gmg_tui.machine.toml import parse as parse_toml
 from gmg_tui.model import Value, units
 from gmg_tui.model.errors import GmgError, suggest
@@ -124,10 +124,12 @@ def read(path: str) -> Settings:
     except ValueError as error:
         raise GmgError(f"{path} is not TOML: {error}") from error
     settings = _convert(path, tree)
-    script = settings.script
-    if script is None or settings.module or not os.path.exists(file.parent / script):
-        return settings
-    return structs.replace(settings, script=str(file.parent / script))
+    if settings.script is not None and not settings.module:
+        beside = file.parent / settings.script
+        with suppress(OSError):  # it is missing
+            if not is_planted(beside, file.stat().st_uid):
+                return structs.replace(settings, script=str(beside))
+    return settings
 
 
 def from_options(options: Mapping[str, Any]) -> Settings:

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -224,6 +225,29 @@ def test_a_script_is_searched_beside_the_file_and_then_in_the_current_folder(
     assert read("../file/sweep.toml").script == "sim.py"
     (tmp_path / "file" / "sim.py").touch()
     assert read("../file/sweep.toml").script == "../file/sim.py"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+def test_no_other_user_can_put_a_script_beside_a_file_in_a_folder_of_all_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "job").mkdir()
+    (shared := tmp_path / "scratch").mkdir()
+    theirs = shared / "sim.py"
+    theirs.touch()
+    monkeypatch.chdir(tmp_path / "job")
+    write(shared, "")
+    for mode, owner, script in (
+        (0o1777, 0, "../scratch/sim.py"),
+        (0o1777, 1, "sim.py"),
+        (0o2775, 1, "../scratch/sim.py"),  # a folder of the user's group
+    ):
+        shared.chmod(mode)
+        os.chown(theirs, owner, -1)
+        assert read("../scratch/sweep.toml").script == script
+    shared.chmod(0o1777)
+    os.chown(shared / "sweep.toml", 1, -1)
+    assert read("../scratch/sweep.toml").script == "../scratch/sim.py", "it comes with its file"
 
 
 @pytest.mark.parametrize(
