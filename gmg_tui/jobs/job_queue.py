@@ -10,6 +10,7 @@ from msgspec import structs
 
 from gmg_tui.jobs.argument_placeholders import names_in
 from gmg_tui.model import (
+    NO_ATTEMPT,
     Attempt,
     Checkpoint,
     JobRecord,
@@ -120,10 +121,11 @@ class JobQueue:
         self.records[record.number] = _brief(record)
         self._insert(record)
 
-    def add_edited(self, number: int, args: tuple[str, ...], env: dict[str, str], spec: RunSpec) -> JobRecord:
-        """Adds a copy of a job with other arguments and environment, as the next one. Returns its record.
+    def reserve_edited(self, number: int, args: tuple[str, ...], env: dict[str, str], spec: RunSpec) -> JobRecord:
+        """Takes the next number for a copy of a job with other arguments and environment, which `add_next` adds later.
 
-        The copy has no value that only the replaced arguments used: a report would compare it by a wrong value.
+        Returns its record. The copy has no value that only the replaced arguments used: a report would compare it by a wrong
+        value.
         """
         original = self.records[number]
         given = (spec.args, spec.env) if original.args is None else (original.args, original.env)
@@ -140,8 +142,15 @@ class JobQueue:
             env=env,
             edited_from=number,
         )
-        self.add(edited)
+        self.records[new_number] = edited
         return edited
+
+    def add_next(self, number: int, checkpoints: tuple[Checkpoint, ...]) -> JobRecord:
+        """Adds a reserved job as the next one, which continues from one of these checkpoints. Returns its record."""
+        last = structs.replace(NO_ATTEMPT, checkpoints=checkpoints)
+        record = structs.replace(self.records[number], position=self.front_position, last=last)
+        self.add(record)
+        return record
 
     def reserve(self, jobs: Iterable[JobRecord], slots: int) -> list[JobRecord]:
         """Takes the next numbers and the names of jobs, in a session with this number of slots; returns their records.

@@ -23,6 +23,7 @@ from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.gpu.free import FreeGpus
 from gmg_tui.model import JobRecord, Queue, QueueAction, WorkerState
 from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts.checkpoints import before_nan
 
 if TYPE_CHECKING:
     from gmg_tui.engine.attempts.attempt import Workplace
@@ -140,6 +141,8 @@ class QueueScheduler:
             reason = f"internal error ({type(error).__name__}: {error}); see engine.log"
             record = self._recorder.fail(run.slots[0], record, reason)
         finally:
+            if run.edited_as is not None:
+                self._recorder.write(self._queue.add_next(run.edited_as, before_nan(record.last)))
             self._free(record, run.slots)
 
     def _release(self, run: JobRun) -> JobRecord:
@@ -309,16 +312,16 @@ class QueueScheduler:
         self._wake.set()
 
     def edit(self, slot: str, args: tuple[str, ...], env: dict[str, str]) -> None:
-        """Stops the job on a slot, and queues a copy with other arguments as the next job.
+        """Stops the job on a slot, and queues a copy with other arguments, once it has ended, as the next job.
 
-        The old job keeps its results. Raises `GmgError` if no job is running on the slot.
+        The old job keeps its results; the copy continues from its checkpoints. Raises `GmgError` if no job is running on the slot.
         """
         run = self.runs.get(self._jobs.get(slot, 0))
         if run is None or run.lead.state.ended:
             raise GmgError(f"no job is running on {slot}", 1)
         run.check_not_edited()
         self._recorder.check_store()
-        edited = self._queue.add_edited(run.number, args, env, self._workplace.spec)
+        edited = self._queue.reserve_edited(run.number, args, env, self._workplace.spec)
         self._recorder.write(edited)
         run.edited_as = edited.number
         self._stop(run, Stop(reason=f"edited: continues as job {edited.number}"))
