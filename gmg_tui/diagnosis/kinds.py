@@ -88,7 +88,8 @@ def _find_done(facts: Facts, history: History) -> Sign | None:
     progress, phase = facts.worker.newest.progress, facts.worker.phase
     is_complete = progress is not None and progress.is_complete
     has_said_so = _DONE_LINE.fullmatch(facts.newest_line or facts.worker.last_line) is not None
-    if not (is_complete or has_said_so) or phase is Phase.SAVING or facts.worker.state is WorkerState.STOPPING:
+    is_saving = phase is Phase.SAVING or facts.is_writing
+    if not (is_complete or has_said_so) or is_saving or facts.worker.state is WorkerState.STOPPING:
         return None
     quiet_s, newest = facts.monotonic_s - history.quiet_since, facts.worker.newest
     bar_s = facts.now - quiet_s - newest.started - (newest.start_s or 0.0)

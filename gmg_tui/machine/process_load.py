@@ -17,6 +17,8 @@ from gmg_tui.model.states import SUSPENDED_S
 
 _IDLE_PCT = 1.0
 """Percent of a core above which a process is busy: one that polls uses less, one that compiles uses a whole core."""
+_SILENCE_S, _MIN_WRITTEN_BYTES = 5.0, 64 << 10
+"""Seconds without output after which written files show that a process is alive, and bytes between two updates: logs are less."""
 _SPAN_S, _SAMPLES = 0.8, 16  # samples of the main thread during the measurement
 _MAX_THREADS = 2048
 _WAIT_CALLS = {
@@ -53,9 +55,12 @@ class Activity:
         memory_rss_peak_mib: The peak of `memory_rss_mib` at updates.
         pids: The PIDs of the tree.
         stopped: The reason why a process is stopped, with any remedy; None if none is.
+        is_writing: True if the processes wrote to files between the last two updates, although none printed for a while.
     """
 
     def __init__(self) -> None:
+        self.is_writing = False
+        self._written_bytes: dict[tuple[int, int], int] = {}
         self.cpu_pct: float | None = None
         self.memory_rss_mib: float | None = None
         self.memory_rss_peak_mib: float | None = None
@@ -82,7 +87,8 @@ class Activity:
         else:
             self.cpu_pct = 100 * used_s / (now - self._updated_at)
             self._silent_cpu_s += used_s
-            if self.cpu_pct > _IDLE_PCT or now - self._updated_at > SUSPENDED_S:
+            self._read_written(members if now - self._output_at >= _SILENCE_S else ())
+            if self.cpu_pct > _IDLE_PCT or self.is_writing or now - self._updated_at > SUSPENDED_S:
                 self._busy_at = now
         if output != self._output:
             self._output, self._output_at, self._silent_cpu_s = output, now, 0.0
@@ -92,8 +98,16 @@ class Activity:
         self.memory_rss_peak_mib = max(self.memory_rss_peak_mib or 0.0, self.memory_rss_mib or 0.0) or None
         self.pids = frozenset(proc.pid for proc in members)
 
+    def _read_written(self, members: Iterable[Proc]) -> None:
+        before, self._written_bytes = self._written_bytes, {}
+        for proc in members:
+            with suppress(OSError, KeyError, ValueError):  # it has ended, or is another user's
+                self._written_bytes[proc.key] = int(cgroup.fields(Path(f"/proc/{proc.pid}/io"))["wchar"])
+        written = (count - before.get(key, count) for key, count in self._written_bytes.items())
+        self.is_writing = sum(written) >= _MIN_WRITTEN_BYTES
+
     def idle_for_s(self, now: float) -> float:
-        """Returns the seconds without output or noticeable CPU time; `now` is monotonic seconds."""
+        """Returns the seconds without output, noticeable CPU time or files written; `now` is monotonic seconds."""
         return now - max(self._output_at, self._busy_at) if self._updated_at is not None else 0.0
 
     @property

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import socket
 import stat
 import time
@@ -20,6 +21,10 @@ from gmg_tui.machine.ownership import OVERFLOW_ID, ambiguous_id, components, own
 from gmg_tui.model import Attempt, Checkpoint, merge_checkpoints
 from gmg_tui.model.curves import is_training_loss
 
+_OF_CONTENTS = re.compile(
+    r"^(?:[\w.]{1,100}\.)?(?:Key|Attribute|Type|Index|EOF|Unpickling)Error\b"
+    r"|state_dict|size mismatch|PytorchStreamReader|invalid load key|pickle data was truncated|Ran out of input"
+)
 _MAX_SEARCH_S = 5.0
 """Seconds to search for a renamed file, among any number of other users' files."""
 _MAX_SKEW_S = 600.0
@@ -96,6 +101,11 @@ def before_nan(*ranks: Attempt) -> tuple[Checkpoint, ...]:
 def _has_finite_losses(attempt: Attempt) -> bool:
     losses = [value for name, value in attempt.metrics.items() if is_training_loss(name)]
     return bool(losses) and all(value is not None and math.isfinite(value) for value in losses)
+
+
+def is_blamed(reason: str) -> bool:
+    """True for an exception that a file's contents cause; others may pass, such as of a full GPU or a taken port."""
+    return _OF_CONTENTS.search(reason) is not None
 
 
 def without(checkpoints: Sequence[Checkpoint], path: str) -> tuple[Checkpoint, ...]:

@@ -123,6 +123,7 @@ def test_work_that_is_complete_must_end() -> None:
         assert _raised(partial(facts, jump_s=jump_s), 300) == {"done": pytest.approx(61, abs=1)}
     saving = changed(complete, phase=Phase.SAVING)
     assert _raised(lambda now: Facts(now, saving), 300) == {}
+    assert _raised(lambda now: Facts(now, complete, is_writing=True), 300) == {}
     prints = [changed(complete, output_bytes=number) for number in range(600)]
     assert _raised(lambda now: Facts(now, prints[int(now / 50)]), 599) == {}
     # A bar may show that something was loaded, or the first of many epochs.

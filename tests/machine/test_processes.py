@@ -168,6 +168,19 @@ def test_the_open_files_of_many_processes_are_bounded(tmp_path: Path, monkeypatc
         each.communicate()
 
 
+def test_a_process_that_writes_files_is_not_idle(tmp_path: Path) -> None:
+    """As in a final save to a slow disk."""
+    (own,) = (proc for proc in (processes.read(os.getpid()),) if proc is not None)
+    activity, seen = Activity(), []
+    for now in range(0, 40, 4):
+        if now in (20, 24):
+            (tmp_path / "final.pt").write_bytes(bytes(1 << 20))
+        activity.update([own], 1, float(now))
+        seen.append((activity.is_writing, activity.updated_idle_s))
+    assert [is_writing for is_writing, _ in seen] == [False] * 5 + [True] * 2 + [False] * 3
+    assert [idle_s for _, idle_s in seen] == [0, 4, 8, 12, 16, 0, 0, 4, 8, 12]
+
+
 def test_the_time_while_a_job_is_suspended_is_no_idleness() -> None:
     """As by `docker pause`, or `scontrol suspend`: the engine and its workers continue at the same moment."""
     (own,) = (proc for proc in (processes.read(os.getpid()),) if proc is not None)

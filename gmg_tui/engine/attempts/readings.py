@@ -358,6 +358,7 @@ class Readings:
             broken=self.curves.broken,
             newest_line=clean(self.newest_line) if self.reader.metrics else "",
             is_bar=self.reader.is_bar,
+            is_writing=self.activity.is_writing,
             limit=Limit(unix(self.started_at) + timeout_s, "--timeout") if timeout_s is not None else None,
         )
 

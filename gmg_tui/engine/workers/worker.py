@@ -18,7 +18,7 @@ from gmg_tui.engine.clock import unix
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.model import NO_ATTEMPT, Alert, AlertAction, Checkpoint, Details, Phase, Stacks, WorkerState
-from gmg_tui.scripts.checkpoints import before_nan, without
+from gmg_tui.scripts.checkpoints import before_nan, is_blamed, without
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.torchrun import Rendezvous
 
@@ -108,7 +108,7 @@ class Worker:
         """
         path, before, self._failed_start = last.continued_from, self._failed_start, None
         usable = before_nan(last)
-        if path is None or failure is None or not failure.kind.may_be_of_file or last.has_worked(last.ended or 0.0):
+        if path is None or failure is None or not is_blamed(failure.reason) or last.has_worked(last.ended or 0.0):
             return usable
         self._failed_start = path, failure.reason
         return without(usable, path) if self._failed_start == before else usable

@@ -46,11 +46,6 @@ class FailureKind(StrEnum):
         return self in (FailureKind.CACHE_RACE, FailureKind.FOLDER_RACE)
 
     @property
-    def may_be_of_file(self) -> bool:
-        """True if a file that the script loads may be the cause."""
-        return self in (FailureKind.CACHE_RACE, FailureKind.SCRIPT, FailureKind.UNKNOWN)
-
-    @property
     def is_transient(self) -> bool:
         """True if a restart alone is likely to help."""
         return self.is_race or self is FailureKind.DRIVER
