@@ -71,7 +71,9 @@ class Trust(NamedTuple):
             is_world_writable = _is_world_writable(parent)
             if is_world_writable and not parent.st_mode & stat.S_ISVTX:
                 return f"could be replaced: {folder} can be changed by all users"
-            if self.marks and all(_is_own_entry(folder / mark) for mark in self.marks):
+            # Another user may have moved this user's files into a folder of all users.
+            may_be_session = self.marks and is_own and not is_world_writable
+            if may_be_session and all(_is_own_entry(folder / mark) for mark in self.marks):
                 return f"is in a session's folder, {folder}, where no script saves"
         return None
 

@@ -1,11 +1,15 @@
 """Samples of GPUs, the index that an attempt is given, and GPUs that get no more jobs."""
 
 import asyncio
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
+from msgspec import structs
 
 from gmg_tui import session
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
@@ -17,6 +21,7 @@ from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.jobs.job_queue import JobQueue
 from gmg_tui.machine.gpu.driver import NO_ANSWER
 from gmg_tui.model import (
+    NO_ATTEMPT,
     DdpSpec,
     Gpu,
     GpuHealth,
@@ -31,9 +36,10 @@ from gmg_tui.model import (
     StartMode,
     WorkerState,
 )
+from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.session.protocol import Action
 from gmg_tui.session.store import reader
-from tests.nvml_sim import GPU_IS_LOST, Sim
+from tests.nvml_sim import GPU_IS_LOST, Process, Sim
 from tests.patience import LONG_S
 
 from .harness import program, running, spec_for, sweep_for
@@ -277,6 +283,54 @@ async def test_a_gpu_is_not_suspected_once_the_jobs_that_failed_there_are_skippe
         await run.client.act_on_jobs(QueueAction.SKIP, 1, 3, 4)
         await run.until(lambda _: run.queue.finished == 1)
         assert (await run.jobs())["job-5"].slot == "gpu0"
+
+
+async def test_a_gpu_whose_memory_others_use_does_not_drain_the_queue(sim: Sim, tmp_path: Path) -> None:
+    """A stranger may fill it and leave it again; jobs that fail there would be faster than all others."""
+    (script := tmp_path / "script.py").write_text(
+        "import os, sys, time\n"
+        "while not os.path.exists(sys.argv[2]): time.sleep(0.02)\n"
+        "full = os.path.exists(sys.argv[1])\n"
+        "sys.exit('torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.' if full else 0)\n"
+    )
+    full, go = tmp_path / "full", tmp_path / "go"
+    full.touch()
+    sim.gpus[0].processes = [Process(os.getpid(), 60_000)]
+    sim.write()
+    batch = program(str(full), str(go), script=str(script), gpus="0,")
+    async with running(sweep_for([{}] * 3, batch, interval_s=0.1), sim.env()) as run:
+        await run.until(lambda _: run.worker("gpu0").alert("shared"))
+        go.touch()
+        await run.until(lambda _: "others use 58.6 GiB of its GPU's memory" in (run.worker("gpu0").reason or ""))
+        full.unlink()
+        queue = await run.until_done()
+        last = [record.last.number for record in (await run.jobs()).values()]
+    assert (queue.finished, queue.failed) == (3, 0)
+    assert sorted(last) == [1, 1, 2]
+    full.touch()
+    sim.gpus[0].processes = []
+    sim.write()
+    async with running(sweep_for([{}], batch, interval_s=0.1), sim.env()) as run:
+        assert (await run.until_done()).failed == 1, "nobody else uses it"
+
+
+def test_a_gpu_is_tried_again_some_time_after_failures_without_proof() -> None:
+    slots = {name: EngineSlot(Slot(name, Gpu(index, name, "H100")), index, 2) for index, name in enumerate("AB")}
+    board = SlotBoard(slots, JobQueue([JobRecord(number, f"job-{number}") for number in range(1, 5)]))
+
+    def ended(job: int, state: WorkerState) -> Any:
+        failure = Failure(FailureKind.DEVICE, "CUDA error", "", suspect=True) if state is FAILED else None
+        attempt = structs.replace(NO_ATTEMPT, number=1, ended=1.0, had_progress=state is FINISHED)
+        return MagicMock(state=state, failure=failure, attempt=attempt, task=MagicMock(job=job))
+
+    assert [board.judge(slots["A"], ended(job, FAILED)) for job in (1, 2, 3)] == [(), (), (1, 2, 3)]
+    board.judge(slots["B"], ended(1, FINISHED))
+    assert board.benched() == {"A": "3 jobs in a row failed there: CUDA error; tried again after 30:00"}
+    now = time.monotonic()
+    board.check_gpus(None, now + 1790.0)
+    assert board.benched()
+    board.check_gpus(None, now + 1801.0)
+    assert board.benched() == {}
 
 
 async def test_a_bug_of_the_script_benches_no_gpu(sim: Sim, tmp_path: Path) -> None:

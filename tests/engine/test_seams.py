@@ -12,6 +12,7 @@ from typing import Any, cast
 from unittest.mock import MagicMock
 
 import pytest
+from msgspec import structs
 
 from gmg_tui.engine.attempts.gpu_use import GpuMemory, Meter
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
@@ -24,6 +25,7 @@ from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.jobs.job_queue import JobQueue
 from gmg_tui.machine.processes import scan
 from gmg_tui.model import (
+    NO_ATTEMPT,
     AlertAction,
     Attempt,
     Checkpoint,
@@ -38,6 +40,7 @@ from gmg_tui.model import (
     WorkerState,
 )
 from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.session import STORE
 from gmg_tui.session.client import EngineClient, answering
 from gmg_tui.session.protocol import Action
@@ -330,6 +333,31 @@ def test_a_job_that_loses_its_slots_again_and_again_waits_longer_each_time_and_o
     assert board.hold(1, was_healthy=True) == 0.0
     board.judge(engine_slot, MagicMock(state=WorkerState.FINISHED, task=MagicMock(job=1)))
     assert board.hold(1) == 0.0
+
+
+def test_a_slot_where_jobs_fail_early_drains_no_queue_while_others_compute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As while a stranger holds a port that its jobs need; jobs that fail everywhere fail at once."""
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    slots = {name: EngineSlot(Slot(name), index, 2) for index, name in enumerate(("cpu0", "cpu1"))}
+    board = SlotBoard(slots, JobQueue([JobRecord(number, f"job-{number}") for number in range(1, 20)]))
+
+    def ended(slot: str, state: WorkerState) -> list[str]:
+        attempt = structs.replace(NO_ATTEMPT, number=1, ended=1.0)
+        failure = None if state is WorkerState.FINISHED else Failure(FailureKind.SCRIPT, "port taken", "")
+        worker = slots[slot].worker = MagicMock(state=state, failure=failure, attempt=attempt, task=MagicMock(job=1))
+        board.judge(slots[slot], worker)
+        return [engine_slot.slot.name for engine_slot in board.ready_slots()]
+
+    for _ in range(9):
+        assert ended("cpu0", WorkerState.FAILED) == ended("cpu1", WorkerState.FAILED) == ["cpu0", "cpu1"]
+    ended("cpu1", WorkerState.FINISHED)
+    for pause_s in (5.0, 10.0, 20.0):
+        assert ended("cpu0", WorkerState.FAILED) == ["cpu1"]
+        now += pause_s - 1.0
+        assert [engine_slot.slot.name for engine_slot in board.ready_slots()] == ["cpu1"]
+        now += 1.0
+    assert ended("cpu0", WorkerState.FINISHED) == ended("cpu0", WorkerState.FAILED) == ["cpu0", "cpu1"]
 
 
 def test_a_job_that_fails_on_lost_gpus_again_and_again_stays_failed() -> None:

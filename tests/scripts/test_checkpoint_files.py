@@ -344,6 +344,9 @@ def test_nothing_continues_from_a_log_even_in_a_copy_of_its_session(tmp_path: Pa
     for mark in trust.marks:
         (tmp_path / "backup" / "sim-1" / mark).touch()
     assert "is in a session's folder" in _reason(saved, trust)
+    (tmp_path / "backup" / "sim-1").chmod(0o1777)
+    assert not _reason(saved, trust), "others could have moved this user's files there"
+    (tmp_path / "backup" / "sim-1").chmod(0o700)
     if os.getuid() == 0:  # another user makes any shared folder above look like a session's
         os.chown(tmp_path / "backup" / "sim-1" / trust.marks[0], 1, 1)
         assert not _reason(saved, trust)

@@ -45,3 +45,8 @@ def allot(
         if not free:
             break
     return Allotment()
+
+
+def suffices(slots: Sequence[str], width: int, only: str | None) -> bool:
+    """Returns True if there are enough slots for a job of this width, among them the one it requires, if any."""
+    return sum(only in (None, name) for name in slots) >= width

@@ -3,8 +3,11 @@
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple
 
+from gmg_tui.engine import clock
 from gmg_tui.engine.workers.slot import EngineSlot
+from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import JobRecord, WorkerState, units
+from gmg_tui.scripts.genesis.output.failures import FailureKind
 
 _WARM_UP_S = 12.0
 """Seconds to wait after the jobs on a GPU change, as rates are means over 10 s."""
@@ -13,6 +16,21 @@ _SAMPLES = 20
 _MIN_DIFFERENCE_PCT = 1.0
 _MAX_COMBINATIONS = 64
 """Maximum number of combinations compared; the oldest is dropped."""
+
+
+_MIN_OTHERS_SHARE = 0.1
+"""Share of a GPU's memory from which on the use of others may be the cause of a failure."""
+
+
+def crowding(engine_slot: EngineSlot, worker: Worker) -> str | None:
+    """Returns why a job lacked GPU memory at its start, if others use much of it; None otherwise."""
+    failure, attempt, sample = worker.failure, worker.attempt, engine_slot.sample
+    if failure is None or failure.kind is not FailureKind.MEMORY or attempt is None or attempt.has_worked(clock.now()):
+        return None
+    used_mib = sum(process.memory_mib or 0.0 for process in engine_slot.others)
+    if sample is None or not sample.memory_total_mib or used_mib < _MIN_OTHERS_SHARE * sample.memory_total_mib:
+        return None
+    return f"others use {units.mib(used_mib)} of its GPU's memory"
 
 
 class Running(NamedTuple):
@@ -115,3 +133,9 @@ def shortage(job: JobRecord, available_mib: float | None) -> str | None:
     if need_mib * (1 + _PEAK_TOLERANCE if has_failed else 1 - _PEAK_TOLERANCE) <= available_mib:
         return None
     return f"{units.mib(need_mib)}, as before, but only {units.mib(available_mib)} is free"
+
+
+def peak_mib(job: JobRecord, slot: str) -> float | None:
+    """Returns a job's last memory peak; None if it was measured on another node, which may have other GPUs, or lie."""
+    is_same_node = (job.slot or "").rpartition("/")[0] == slot.rpartition("/")[0]
+    return job.last.memory_peak_mib if is_same_node else None

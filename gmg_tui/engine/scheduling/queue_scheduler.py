@@ -19,6 +19,7 @@ from gmg_tui.engine.scheduling.scheduler import JobRun
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.workers.restart_policy import HEALTHY_S
 from gmg_tui.engine.workers.slot import EngineSlot
+from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.gpu.free import FreeGpus
 from gmg_tui.model import JobRecord, Queue, QueueAction, WorkerState
@@ -147,11 +148,11 @@ class QueueScheduler:
 
     def _release(self, run: JobRun) -> JobRecord:
         """Releases a run that has ended. Returns the job's record, waiting again if the job has to rerun."""
-        lead, waiting = run.lead, WorkerState.WAITING
-        unready = next((worker for worker in run.workers if worker.unready is not None), None)
+        lead, waiting, unready = run.lead, WorkerState.WAITING, self._unready(run)
         if unready is not None:
-            was_healthy = unready.outcome is not None and unready.outcome.running_s >= HEALTHY_S
-            pause_s = self.board.pause(unready.slot.name, unready.unready or "", was_healthy=was_healthy)
+            worker, reason = unready
+            was_healthy = worker.outcome is not None and worker.outcome.running_s >= HEALTHY_S
+            pause_s = self.board.pause(worker.slot.name, reason, was_healthy=was_healthy)
             hold_s = self.board.hold(run.number, was_healthy=was_healthy)
             for wait_s in (pause_s, hold_s):
                 asyncio.get_running_loop().call_later(wait_s, self._wake.set)
@@ -173,6 +174,14 @@ class QueueScheduler:
             return self._recorder.release(lead, state=waiting, reason=requeue_reason, ended=None, position=first)
         cause = run.group.cause if run.group is not None and lead.state is WorkerState.FAILED else None
         return self._recorder.release(lead, **({} if cause is None else {"reason": cause}))
+
+    def _unready(self, run: JobRun) -> tuple[Worker, str] | None:
+        """Returns a worker of the run whose slot was not ready for it, and the reason; None if there is none."""
+        for engine_slot, worker in zip(run.engine_slots, run.workers, strict=True):
+            reason = worker.unready or (self.board.excuse(engine_slot, worker) if self.source is None else None)
+            if reason is not None:
+                return worker, reason
+        return None
 
     def _requeue(self, run: JobRun) -> str | None:
         """Requeues earlier jobs that failed on a GPU of the run. Returns the reason if the run's own job must wait again, too."""

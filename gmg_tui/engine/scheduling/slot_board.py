@@ -1,13 +1,14 @@
 """A queue's slots: their states, the next job and its slots, and the reasons slots are idle."""
 
+import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 from gmg_tui.engine import clock
-from gmg_tui.engine.scheduling.allotment import Allotment, allot
-from gmg_tui.engine.scheduling.packing import free_mib, shortage
+from gmg_tui.engine.scheduling.allotment import Allotment, allot, suffices
+from gmg_tui.engine.scheduling.packing import crowding, free_mib, peak_mib, shortage
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.jobs.job_queue import JobQueue
@@ -16,6 +17,8 @@ from gmg_tui.model.errors import GmgError
 
 MAX_EARLY_FAILURES = 3
 """Suspect a GPU after this many early failures in a row."""
+_RETRY_S = 1800.0
+"""Seconds for which failures alone bench a GPU."""
 _UNREADY_PAUSE_S, _MAX_UNREADY_PAUSE_S = 5.0, 300.0
 """Pause for the slots of a GPU that does not answer or whose node is lost; doubled while no job ends there."""
 _MAX_LOSSES = 3
@@ -31,6 +34,8 @@ class _Card:
     """True if the user disabled it for jobs."""
     benched: str | None = None
     """The reason that no job starts until the user enables it; None if it is not benched."""
+    retry_at: float = math.inf
+    """Time when it is enabled again, monotonic seconds: others' memory may have been the cause of the failures."""
     awaited: str | None = None
     """The wait reason while others are using the GPU; None otherwise."""
     unready: str = ""
@@ -39,6 +44,8 @@ class _Card:
     """End of the pause after that failure, monotonic seconds."""
     pause_s: float = 0.0
     """Length of that pause; 0 once a job has ended there."""
+    early_failures: int = 0
+    """Number of its last jobs in a row that failed early."""
     failed: list[int] = field(default_factory=list)
     """Jobs that have failed early on it since the last one that computed."""
     suspected: str | None = None
@@ -74,7 +81,7 @@ class SlotBoard:
         self._held: dict[int, tuple[float, float, str]] = {}
         """Jobs that lost their slots: the seconds to hold each back, until when in monotonic seconds, and the reason."""
         self._losses = Counter[int]()
-        """Number of failures on lost GPUs, by job."""
+        """Number of failures on lost or crowded GPUs, by job."""
         self._witnesses: dict[int, _Card] = {}
         """Requeued jobs that have not ended, each with the suspected GPU."""
         self._allotment = Allotment()
@@ -98,7 +105,7 @@ class SlotBoard:
         card = self._card(self.slots[slot])
         card.disabled = not used
         if used:
-            card.benched, card.lost_since = None, None
+            card.benched, card.retry_at, card.lost_since = None, math.inf, None
             card.failed.clear()
             self._clear_suspicion(card)
             self._requeued = {job: other for job, other in self._requeued.items() if other is not card}
@@ -110,6 +117,13 @@ class SlotBoard:
         card.pause_s = min(max(_UNREADY_PAUSE_S, longer_s), _MAX_UNREADY_PAUSE_S)
         card.unready, card.paused_until = reason, time.monotonic() + card.pause_s
         return card.pause_s
+
+    def excuse(self, engine_slot: EngineSlot, worker: Worker) -> str | None:
+        """Returns why a job that lacked GPU memory at its start may try again later, a few times; None if it may not."""
+        if (reason := crowding(engine_slot, worker)) is None:
+            return None
+        self._losses[job := worker.task.job or 0] += 1
+        return reason if self._losses[job] <= _MAX_LOSSES else None
 
     def hold(self, job: int, *, was_healthy: bool = False) -> float:
         """Holds a job back that lost its slots, longer each time in a row. Returns the seconds; the first time 0."""
@@ -162,7 +176,7 @@ class SlotBoard:
         used, benched = [name for name in self.slots if self.used(name)], self.benched()
         open_slots = [name for name in used if name not in benched]
         needs = list(self.queue.requirements)
-        return any(_suffices(used, *need) for need in needs) and not any(_suffices(open_slots, *need) for need in needs)
+        return any(suffices(used, *need) for need in needs) and not any(suffices(open_slots, *need) for need in needs)
 
     # Benching
 
@@ -176,11 +190,13 @@ class SlotBoard:
         self._nvml_error = nvml_error
         for engine_slot in self.slots.values():
             card, sample = self._card(engine_slot), engine_slot.sample
+            if now >= card.retry_at:
+                card.benched, card.retry_at = None, math.inf
             if sample is None:
                 continue
             fatal = sample.health.fatal if sample.health is not None else None
             if fatal is not None and card.fatal != fatal.text:
-                card.fatal = fatal.text
+                card.fatal, card.retry_at = fatal.text, math.inf
                 card.benched = card.benched or f"{fatal.text}; {fatal.advice}"
             card.lost_since = None if not sample.lost else now if card.lost_since is None else card.lost_since
             if card.benched is None and card.lost_since is not None and now - card.lost_since >= LOST_GPU_GRACE_S:
@@ -188,16 +204,15 @@ class SlotBoard:
 
     def judge(self, engine_slot: EngineSlot, worker: Worker) -> tuple[int, ...]:
         """Judges a slot's GPU by how a job ended. Returns the jobs to requeue, the worker's own last, if any."""
-        self._card(engine_slot).pause_s = 0.0
         self._held.pop(worker.task.job or 0, None)
         failure, attempt, job, sample = worker.failure, worker.attempt, worker.task.job, engine_slot.sample
-        is_stopped = worker.state is WorkerState.STOPPED
-        if engine_slot.gpu_uuid is None or is_stopped or attempt is None or job is None:
+        self._count_early_failure(engine_slot, is_early=failure is not None and not _has_computed(worker))
+        if engine_slot.gpu_uuid is None or worker.state is WorkerState.STOPPED or attempt is None or job is None:
             return ()
         if failure is not None and sample is not None and sample.lost:
             self._losses[job] += 1
             return (job,) if self._losses[job] <= _MAX_LOSSES else ()
-        computed = worker.state is WorkerState.FINISHED or attempt.has_worked(clock.now())
+        computed = _has_computed(worker)
         self._resolve_suspicion(job, computed=computed)
         if computed:
             self._card(engine_slot).failed.clear()
@@ -206,11 +221,22 @@ class SlotBoard:
             return ()
         return self._suspect(engine_slot, job, failure.reason)
 
+    def _count_early_failure(self, engine_slot: EngineSlot, *, is_early: bool) -> None:
+        """Pauses a slot after a few early failures in a row while others compute: it would soon fail all jobs."""
+        card = self._card(engine_slot)
+        card.early_failures = card.early_failures + 1 if is_early else 0
+        if not is_early:
+            card.pause_s = 0.0
+            return
+        others = (slot.worker for slot in self.slots.values() if self._card(slot) is not card)
+        if card.early_failures >= MAX_EARLY_FAILURES and any(other and _has_computed(other) for other in others):
+            self.pause(engine_slot.slot.name, f"{card.early_failures} jobs in a row failed early there alone")
+
     def check_witnesses(self, workers: Iterable[Worker]) -> None:
         """Benches a suspected GPU once one of its failed jobs computes on another."""
         for worker in workers:
             job = worker.task.job or 0
-            if job in self._witnesses and (attempt := worker.attempt) is not None and attempt.has_worked(clock.now()):
+            if job in self._witnesses and _has_computed(worker):
                 self._resolve_suspicion(job, computed=True)
 
     def _suspect(self, engine_slot: EngineSlot, job: int, reason: str) -> tuple[int, ...]:
@@ -237,7 +263,9 @@ class SlotBoard:
         """Ends the suspicion of a GPU: benches it if a job that failed on it has `computed` on another GPU."""
         card = self._witnesses.get(job)
         if card is not None:
-            card.benched = card.benched or (card.suspected if computed else None)
+            if computed and card.benched is None:
+                card.benched = f"{card.suspected}; tried again after {units.span(_RETRY_S)}"
+                card.retry_at = time.monotonic() + _RETRY_S
             self._clear_suspicion(card)
 
     def _clear_suspicion(self, card: _Card) -> None:
@@ -273,11 +301,11 @@ class SlotBoard:
 
     def _shortage(self, job: JobRecord, slot: str) -> str | None:
         """Describes the shortage of memory for a job on a slot; None if it may fit."""
-        if _peak_mib(job, slot) is None:
+        if peak_mib(job, slot) is None:
             return None
         uuid, slots = self.slots[slot].gpu_uuid, self.slots
         running = [
-            (slots[name], _peak_mib(self.queue.records[number], name))
+            (slots[name], peak_mib(self.queue.records[number], name))
             for name, number in self.jobs.items()
             if name != slot and slots[name].gpu_uuid == uuid
         ]
@@ -367,12 +395,6 @@ class SlotBoard:
                 engine_slot.idle_reason = self._idle_reason(engine_slot)
 
 
-def _peak_mib(job: JobRecord, slot: str) -> float | None:
-    """Returns a job's last memory peak; None if it was measured on another node, which may have other GPUs, or lie."""
-    is_same_node = (job.slot or "").rpartition("/")[0] == slot.rpartition("/")[0]
-    return job.last.memory_peak_mib if is_same_node else None
-
-
-def _suffices(slots: Sequence[str], width: int, only: str | None) -> bool:
-    """Returns True if there are enough slots for a job of this width, among them the one it requires, if any."""
-    return sum(only in (None, name) for name in slots) >= width
+def _has_computed(worker: Worker) -> bool:
+    attempt = worker.attempt
+    return worker.state is WorkerState.FINISHED or (attempt is not None and attempt.has_worked(clock.now()))

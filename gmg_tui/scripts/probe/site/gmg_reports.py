@@ -138,13 +138,19 @@ def report_saved(kind, env_steps, target):
     """Reports a file that a call has saved; `target` is its path, or a file object."""
     is_path = isinstance(target, (str, bytes, os.PathLike))
     path = os.path.abspath(os.fsdecode(target if is_path else target.name))
-    for candidate in (path, path + ".zip"):  # Stable-Baselines3 adds the suffix
-        if os.path.isfile(candidate):
-            status = os.stat(candidate)
-            size = status.st_size if is_path else UNKNOWN
-            numbers = f"{size} {env_steps} {status.st_ino} {status.st_mtime_ns} {monotonic_ns()}"
-            _append(f"\n{kind} {numbers} {os.fsencode(candidate).hex()}\n".encode())
-            return
+    existing = [name for name in (path, path + ".zip") if os.path.isfile(name)]  # Stable-Baselines3 adds the suffix
+    saved = max(existing, key=_newness, default=None)
+    if saved is not None:
+        status = os.stat(saved)
+        size = status.st_size if is_path else UNKNOWN
+        numbers = f"{size} {env_steps} {status.st_ino} {status.st_mtime_ns} {monotonic_ns()}"
+        _append(f"\n{kind} {numbers} {os.fsencode(saved).hex()}\n".encode())
+
+
+def _newness(path):
+    """Returns a key that is highest for the newest file, after those of other users."""
+    status = os.stat(path)
+    return status.st_uid == os.geteuid(), status.st_mtime_ns
 
 
 def report_end(first_pid):
