@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -279,16 +280,16 @@ def test_saved_files_are_seen_after_the_folder_was_removed(tmp_path: Path) -> No
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
 def test_the_file_that_a_call_has_saved_is_not_another_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stable-Baselines3 adds a suffix."""
-    lines = list[bytes]()
+    lines, report_saved = list[bytes](), cast("Any", ring.report_saved)
     monkeypatch.setattr(ring, "_append", lines.append)
     (planted := tmp_path / "ppo").write_text("x")
     (saved := tmp_path / "ppo.zip").write_text("zip")
     os.chown(planted, 1, 1)
     os.utime(planted, (2e9, 2e9))
-    ring.report_saved("state", 5, planted)
+    report_saved("state", 5, planted)
     assert bytes.fromhex(lines[-1].split()[-1].decode()) == os.fsencode(saved)
     os.chown(planted, os.getuid(), -1)
-    ring.report_saved("state", 5, planted)
+    report_saved("state", 5, planted)
     assert bytes.fromhex(lines[-1].split()[-1].decode()) == os.fsencode(planted)
 
 
