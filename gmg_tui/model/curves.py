@@ -9,7 +9,9 @@ from msgspec import Struct, structs
 
 from gmg_tui.model.states import Moment
 
-_MINIMISED = ("loss", "error", "cost", "perplexity", "regret")
+_MINIMISED = re.compile(
+    r"loss|error|cost|perplexity|regret|(?<![a-z])(?:r?mse|mae|nll|kl|fid|ppl|wer)(?![a-z])", re.IGNORECASE
+)
 """Words in the names of metrics to minimise."""
 _LISTED_FIRST = ("reward", "return", "success", "loss")
 """Words in the names of metrics to list first."""
@@ -118,5 +120,5 @@ def rank(name: str) -> int:
 
 def best_of(name: str, points: Iterable[Point | None]) -> Point | None:
     """Returns the first point with the highest value, or for a loss or error the lowest; None if there are no points."""
-    sign = -1 if any(word in name.lower() for word in _MINIMISED) else 1
+    sign = 1 if _MINIMISED.search(name) is None else -1
     return max((point for point in points if point is not None), key=lambda point: sign * point.value, default=None)

@@ -7,9 +7,11 @@ import math
 import re
 from pathlib import Path
 
+import pytest
 from msgspec import structs
 
 from gmg_tui.model import Curve, Point, WorkerState
+from gmg_tui.model.curves import best_of
 from gmg_tui.session.store.database import AttemptCurves
 from tests.cli.scripted import in_process
 from tests.results.report import stored
@@ -97,3 +99,21 @@ async def test_sessions_are_compared_by_their_metrics_with_mean_and_band_of_equa
     assert '"y":[1.0,4.5,4.5]' in text, "the mean of both runs"
     assert '"y":[1.0,2.0,4.0]' in text, "the lower edge of the band"
     assert "tonexty" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "best"),
+    [
+        ("val/rmse", 1.0),
+        ("train_kl", 1.0),
+        ("NLL", 1.0),
+        ("loss_total", 1.0),
+        ("reward", 2.0),
+        ("confidence", 2.0),
+        ("sparkle", 2.0),
+    ],
+)
+def test_errors_and_divergences_are_best_when_low(name: str, best: float) -> None:
+    found = best_of(name, [Point(0.0, 1, 1.0), None, Point(1.0, 2, 2.0)])
+    assert found is not None
+    assert found.value == best
