@@ -2,12 +2,12 @@
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
 from gmg_tui.diagnosis.facts import Facts, History
-from gmg_tui.model import Alert, Phase, Severity, Sign, WorkerState, units
+from gmg_tui.model import Alert, AlertAction, Phase, Severity, Sign, WorkerState, units
 from gmg_tui.model.alert import by_urgency
 from gmg_tui.model.curves import serious
 from gmg_tui.model.states import SUSPENDED_S
@@ -221,10 +221,21 @@ KINDS = {
 """The kinds by name, in display order among equally severe ones."""
 
 
+def action_for(alert: Alert, actions: Mapping[str, AlertAction]) -> AlertAction:
+    """Returns the action of `--on` for a new alert; one that needs no action, unlike others of its kind, gets none."""
+    is_mild = alert.severity is Severity.INFO and KINDS[alert.kind].severity is not Severity.INFO
+    return AlertAction.SHOW if is_mild else actions.get(alert.kind, AlertAction.SHOW)
+
+
 _FINDERS = tuple((name, kind.find) for name, kind in KINDS.items() if kind.find is not None)
 """The names of the kinds that have a `find` function, with these functions."""
 _SESSION_FINDERS = tuple((name, find) for name, find in _FINDERS if name in {"node", "slow", "deadline"})
 """The finders that only the session's engine can apply, as it knows the other nodes and the session's limits."""
+
+
+def _is_new(alert: Alert, previous: Alert | None) -> bool:
+    """True if there was no such alert before, or only one that needed no action."""
+    return previous is None or (previous.severity is Severity.INFO and alert.severity is not Severity.INFO)
 
 
 class Watch:
@@ -264,7 +275,7 @@ class Watch:
         self.alerts = by_urgency(alert for alert in alerts if alert is not None)
         raised = {alert.kind for alert in self.alerts}
         cleared = [alert for kind, alert in previous.items() if kind not in raised]
-        return [alert for alert in self.alerts if alert.kind not in previous], cleared
+        return [alert for alert in self.alerts if _is_new(alert, previous.get(alert.kind))], cleared
 
     def _alert(self, kind: Kind, facts: Facts, sign: Sign | None, previous: Alert | None) -> Alert | None:
         """Returns the alert of a kind, raised, kept or updated; None if it is not raised yet, or is cleared."""

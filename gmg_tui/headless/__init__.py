@@ -186,11 +186,14 @@ class _Headless:
 
     def _output_failed(self, error: OSError) -> None:
         self._output_error = error
-        self._complete.set()
+        if (
+            not self._interrupts
+        ):  # else the session is ending, and this process may be all that keeps its container alive
+            self._complete.set()
 
     def _check_output(self) -> None:
-        """Raises `GmgError` if standard output failed."""
-        if self._output_error is None:
+        """Raises `GmgError` if standard output failed, unless ctrl+c has ended its reader as well."""
+        if self._output_error is None or self._interrupts:
             return
         name = self._session.spec.name
         hint = f"the session keeps running: gmg-tui attach {name}"

@@ -111,16 +111,12 @@ def is_blamed(reason: str) -> bool:
 
 
 def without(checkpoints: Sequence[Checkpoint], path: str) -> tuple[Checkpoint, ...]:
-    """Returns the checkpoints without one that could not be loaded, nor others of its series if a state of another is left.
+    """Returns the checkpoints without one that could not be loaded; all if no state would be left.
 
-    Such as the state of an optimizer, or the data of an iteration. Returns all if no state would be left, as scripts that
-    begin again overwrite it.
+    It may be another file, such as the state of an optimizer. Scripts that begin again overwrite the only state.
     """
-    series = {checkpoint.series for checkpoint in checkpoints if checkpoint.path == path}
-    of_others = tuple(checkpoint for checkpoint in checkpoints if checkpoint.series not in series)
-    at_others = tuple(checkpoint for checkpoint in checkpoints if checkpoint.path != path)
-    has_states = (files for files in (of_others, at_others) if not all(checkpoint.is_export for checkpoint in files))
-    return next(has_states, tuple(checkpoints))
+    others = tuple(checkpoint for checkpoint in checkpoints if checkpoint.path != path)
+    return tuple(checkpoints) if all(checkpoint.is_export for checkpoint in others) else others
 
 
 def newest_intact(checkpoints: Sequence[Checkpoint], trust: Trust) -> Checkpoint | str:

@@ -13,11 +13,13 @@ from msgspec import structs
 
 from gmg_tui.diagnosis.collisions import exclusive_paths, find_collisions, find_same_arguments
 from gmg_tui.diagnosis.facts import Facts, Growth, Limit
-from gmg_tui.diagnosis.kinds import KINDS, Watch
+from gmg_tui.diagnosis.kinds import KINDS, Watch, action_for
 from gmg_tui.engine.attempts.curves import Curves
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.machine.cgroup import MemoryLimit
 from gmg_tui.model import (
+    Alert,
+    AlertAction,
     GpuHealth,
     GpuProcess,
     GpuSample,
@@ -138,6 +140,18 @@ def test_work_that_is_complete_must_end() -> None:
     said = changed(_RUNNING, last_line="epoch 10 of 10, loss 0.1")
     assert "done" in _raised(lambda now: Facts(now, said, newest_line="Training complete"), 300)
     assert _raised(lambda now: Facts(now, changed(_RUNNING, last_line="Epoch 1 done, evaluating")), 300) == {}
+
+
+def test_an_action_is_taken_once_an_alert_needs_one() -> None:
+    """A GPU with a slow link still works; its next fault may be fatal."""
+    watch, on = Watch(), {"gpu": AlertAction.STOP, "shared": AlertAction.STOP}
+    slow, fatal = GpuTrouble(False, "PCIe x8", "seat"), GpuTrouble(True, "Xid 79: off the bus", "reboot")
+    actions = []
+    for troubles in ((slow,), (slow,), (fatal, slow), (fatal, slow)):
+        raised, _ = watch.update(Facts(1.0, _RUNNING, _sample(9, health=GpuHealth(troubles=troubles))))
+        actions += [action_for(alert, on) for alert in raised]
+    assert actions == [AlertAction.SHOW, AlertAction.STOP]
+    assert action_for(Alert("shared", Severity.INFO, "others compute", 1.0), on) is AlertAction.STOP
 
 
 def test_an_alert_that_a_stop_ends_is_no_recovery() -> None:

@@ -360,6 +360,25 @@ def test_a_slot_where_jobs_fail_early_drains_no_queue_while_others_compute(monke
     assert ended("cpu0", WorkerState.FINISHED) == ended("cpu0", WorkerState.FAILED) == ["cpu0", "cpu1"]
 
 
+async def test_a_paused_slot_takes_jobs_again_while_others_are_busy(tmp_path: Path) -> None:
+    (script := tmp_path / "slots.py").write_text(
+        "import os, sys, time\n"
+        "if os.environ['GMG_SLOT'] == 'cpu0': sys.exit(os.path.exists(sys.argv[1]))\n"
+        "while not os.path.exists(sys.argv[2]): print('iteration 1/2 loss 0.5', flush=True); time.sleep(0.1)\n"
+    )
+    broken, go = tmp_path / "broken", tmp_path / "go"
+    broken.touch()
+    async with running(sweep_for([{}] * 12, program(str(broken), str(go), script=str(script)), cpu=2)) as run:
+        await run.until(lambda _: "jobs in a row failed early there alone" in (run.worker("cpu0").reason or ""))
+        broken.unlink()
+        await run.until(lambda _: run.queue.waiting == 0 and run.worker("cpu0").state.ended)
+        assert run.worker("cpu1").state is WorkerState.RUNNING
+        go.touch()
+        queue = await run.until_done()
+    assert queue.finished + queue.failed == 12
+    assert queue.failed < 10
+
+
 def test_a_job_that_fails_on_lost_gpus_again_and_again_stays_failed() -> None:
     engine_slot = EngineSlot(Slot("gpu0", Gpu(0, "GPU-0", "H100")), 0, 1)
     engine_slot.sample = GpuSample("GPU-0", error="lost", lost=True)

@@ -59,7 +59,7 @@ async def test_the_wait_for_the_gate_does_not_count_as_run_time() -> None:
     ],
 )
 def test_restart_modes(when: RestartMode, kind: FailureKind | None, had_progress: bool, again: bool) -> None:
-    assert restart_policy.wants_restart(when, kind, had_progress=had_progress) is again
+    assert restart_policy.wants_restart(when, kind, had_progress=had_progress, has_worked=had_progress) is again
 
 
 @pytest.mark.slow
@@ -80,6 +80,18 @@ async def test_a_race_is_retried_only_before_any_work(tmp_path: Path, work: str,
         assert (run.worker("cpu0").attempt, run.snapshot.ended) == (attempts, attempts == 1)
         first = (await run.client.details("cpu0")).attempts[0]
         assert (first.reason, first.had_progress) == ("FileExistsError: [Errno 17] File exists: '/tmp'", bool(work))
+
+
+async def test_a_port_that_is_taken_for_a_while_ends_no_run_that_has_worked() -> None:
+    policy = RestartPolicy(spec_for(restart=RestartMode.FAILURE))
+    taken, crash = Failure(FailureKind.CONFIG, "Address already in use", ""), Failure(FailureKind.SCRIPT, "crash", "")
+    for failure, had_progress, again in ((taken, False, False), (crash, True, True), (taken, False, True)):
+        if policy.pending:
+            policy.retry()
+            await policy.wait_until_due()
+        policy.schedule(failure, had_progress=had_progress, running_s=1.0)
+        assert policy.pending is again
+    policy.cancel()
 
 
 async def test_a_failure_after_minutes_of_work_is_no_failed_start() -> None:

@@ -174,6 +174,22 @@ async def test_an_output_that_fails_does_not_affect_the_session(engine: Scripted
     assert engine.ends.empty()
 
 
+async def test_ctrl_c_that_also_ends_the_reader_waits_for_the_workers(engine: ScriptedEngine) -> None:
+    """As `gmg-tui … | tee log`, all that keeps a container alive while the workers save."""
+    reading, writing = os.pipe()
+    process = await _report(engine, writing)
+    os.close(writing)
+    process.send_signal(signal.SIGINT)
+    assert (await engine.ends.get()).kill is False
+    os.close(reading)
+    engine.say("cpu0", "saving")
+    process.send_signal(signal.SIGINT)
+    assert (await engine.ends.get()).kill is True
+    engine.end_all(WorkerState.STOPPED)
+    _, err, status = await _ended(process)
+    assert ("Traceback" in err, "cannot write" in err, status) == (False, False, 130)
+
+
 async def test_output_in_a_limited_encoding_replaces_missing_characters(engine: ScriptedEngine) -> None:
     process = await _report(engine, PYTHONIOENCODING="ascii")
     engine.say("cpu0", "größer", left_out=3)

@@ -152,10 +152,8 @@ class QueueScheduler:
         if unready is not None:
             worker, reason = unready
             was_healthy = worker.outcome is not None and worker.outcome.running_s >= HEALTHY_S
-            pause_s = self.board.pause(worker.slot.name, reason, was_healthy=was_healthy)
+            self.board.pause(worker.slot.name, reason, was_healthy=was_healthy)
             hold_s = self.board.hold(run.number, was_healthy=was_healthy)
-            for wait_s in (pause_s, hold_s):
-                asyncio.get_running_loop().call_later(wait_s, self._wake.set)
             if hold_s > _MAX_TRIAL_HOLD_S and self.source is not None:
                 unready = None  # the search need not wait for this slot
         is_open = self.source is None or not self.source.ended
@@ -198,8 +196,6 @@ class QueueScheduler:
     def check_gpus(self, nvml_error: str | None) -> None:
         """Benches GPUs whose newest samples show that they are broken; `nvml_error` is why there are no samples."""
         self.board.check_gpus(nvml_error, time.monotonic())
-        if self._queue.waiting:
-            self._wake.set()
 
     def beat(self) -> None:
         """Called every second: checks suspected GPUs, logs benched ones, and measures trials and packing."""
@@ -211,6 +207,8 @@ class QueueScheduler:
             self.source.beat()
         if self.packing is not None:
             self.packing.sample(self._slots.values(), time.monotonic())
+        if self._queue.waiting:  # a pause may have ended, or a GPU answers
+            self._wake.set()
 
     async def collect(self, gpus: FreeGpus, wait_s: float) -> None:
         """Opens slots as their GPUs become free; benches GPUs that are still in use after `wait_s`."""

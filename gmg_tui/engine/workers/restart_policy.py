@@ -32,6 +32,8 @@ class RestartPolicy:
         """Automatic restarts since the last healthy attempt."""
         self._losses = 0
         """Attempts lost with their nodes since the last healthy attempt."""
+        self._has_worked = False
+        """True if an attempt has had progress since the user's last request."""
         self._is_stopped = False
         """True from a stop until the user's next request: no attempt follows."""
 
@@ -49,7 +51,7 @@ class RestartPolicy:
 
     def request(self) -> None:
         """Requests another attempt for the user; earlier restarts no longer count."""
-        self._restarts, self._is_stopped = 0, False
+        self._restarts, self._is_stopped, self._has_worked = 0, False, False
         self.retry()
 
     def retry(self) -> None:
@@ -90,11 +92,12 @@ class RestartPolicy:
         """
         if running_s >= HEALTHY_S:
             self._restarts, had_progress = 0, True
+        self._has_worked |= had_progress
         spec, kind = self._spec, failure.kind if failure is not None else None
         is_allowed = self._restarts < spec.max_restarts
         if (
             is_allowed
-            and wants_restart(spec.restart, kind, had_progress=had_progress)
+            and wants_restart(spec.restart, kind, had_progress=had_progress, has_worked=self._has_worked)
             and self._back_off(self._restarts)
         ):
             self._restarts += 1
@@ -123,10 +126,13 @@ class RestartPolicy:
             self._timer = None
 
 
-def wants_restart(mode: RestartMode, kind: FailureKind | None, *, had_progress: bool) -> bool:
-    """Returns True if `--restart` asks for another attempt; `kind` is None after exit code 0."""
-    if mode is RestartMode.NEVER or (kind is FailureKind.CONFIG and not had_progress):
-        return False  # a missing permission or package does not fix itself
+def wants_restart(mode: RestartMode, kind: FailureKind | None, *, had_progress: bool, has_worked: bool) -> bool:
+    """Returns True if `--restart` asks for another attempt; `kind` is None after exit code 0.
+
+    `had_progress` concerns the last attempt, `has_worked` any.
+    """
+    if mode is RestartMode.NEVER or (kind is FailureKind.CONFIG and not has_worked):
+        return False  # a missing permission or package does not fix itself; a taken port or a full disk does
     if kind is None or mode is RestartMode.ALWAYS:
         return mode is RestartMode.ALWAYS
     return mode is RestartMode.FAILURE or (kind.is_transient and not had_progress)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from gmg_tui import model
+from gmg_tui.diagnosis.kinds import action_for
 from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, StopCause, Task, outcome_without_process
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
@@ -102,10 +103,7 @@ class Worker:
                 self._conclude(self._attempt, WorkerState.FAILED, reason)
 
     def _usable_checkpoints(self, last: model.Attempt, failure: Failure | None) -> tuple[Checkpoint, ...]:
-        """Returns the checkpoints to continue from after the attempt `last`.
-
-        Leaves those out with which the script failed twice in the same way before any progress: they may be other files.
-        """
+        """Returns the checkpoints to continue from after the attempt `last`, without one that twice could not be loaded."""
         path, before, self._failed_start = last.continued_from, self._failed_start, None
         usable = before_nan(last)
         if path is None or failure is None or not is_blamed(failure.reason) or last.has_worked(last.ended or 0.0):
@@ -282,7 +280,7 @@ class Worker:
 
     def respond(self, alert: Alert) -> None:
         """Applies the action of `--on` to a new alert."""
-        action, attempt = self._workplace.spec.on.get(alert.kind, AlertAction.SHOW), self._attempt
+        action, attempt = action_for(alert, self._workplace.spec.on), self._attempt
         by_group, is_restarted = alert.kind == "stuck" and self.rank is not None, False
         if action is AlertAction.RESTART:
             may_restart = attempt is not None and not by_group and self.policy.replace(running_s=self.running_s)
