@@ -44,6 +44,8 @@ class Facts(Struct, frozen=True):
     """The newest line of output; empty if that is the worker's `last_line`."""
     is_bar: bool = False
     """True if the progress comes from a progress bar, which may count anything."""
+    is_starved: bool = False
+    """True if its processes want a CPU that others use, or wait for a disk."""
     is_writing: bool = False
     """True if its processes are writing files, such as a final save to a slow disk."""
     below_median_pct: float | None = None

@@ -94,7 +94,8 @@ def _find_done(facts: Facts, history: History) -> Sign | None:
     quiet_s, newest = facts.monotonic_s - history.quiet_since, facts.worker.newest
     bar_s = facts.now - quiet_s - newest.started - (newest.start_s or 0.0)
     util_pct = facts.sample.gpu_util_pct if facts.sample is not None else None
-    is_busy = (facts.worker.cpu_pct or 0.0) >= _BUSY_CPU_PCT or (util_pct or 0.0) >= _IDLE_GPU_PCT
+    uses_cpu = (facts.worker.cpu_pct or 0.0) >= _BUSY_CPU_PCT or facts.is_starved
+    is_busy = uses_cpu or (util_pct or 0.0) >= _IDLE_GPU_PCT
     silence_s = _SILENCE_WHILE_BUSY_S if is_busy else 1.0
     if facts.is_bar and not has_said_so:
         silence_s = min(max(bar_s, _MIN_SILENCE_AFTER_BAR_S), _MAX_SILENCE_AFTER_BAR_S)

@@ -2,9 +2,10 @@
 
 import os
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterable
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,8 @@ _IDLE_PCT = 1.0
 """Percent of a core above which a process is busy: one that polls uses less, one that compiles uses a whole core."""
 _SILENCE_S, _MIN_WRITTEN_BYTES = 5.0, 64 << 10
 """Seconds without output after which written files show that a process is alive, and bytes between two updates: logs are less."""
+_STATES, _MAX_STATES = 8, 64
+"""Updates of which most must show a process that wants a CPU, and threads of a process to look at."""
 _SPAN_S, _SAMPLES = 0.8, 16  # samples of the main thread during the measurement
 _MAX_THREADS = 2048
 _WAIT_CALLS = {
@@ -56,11 +59,13 @@ class Activity:
         pids: The PIDs of the tree.
         stopped: The reason why a process is stopped, with any remedy; None if none is.
         is_writing: True if the processes wrote to files between the last two updates, although none printed for a while.
+        is_starved: True if they wanted a CPU or waited for a disk at most of the last updates, although none printed.
     """
 
     def __init__(self) -> None:
-        self.is_writing = False
+        self.is_writing = self.is_starved = False
         self._written_bytes: dict[tuple[int, int], int] = {}
+        self._wants_cpu: deque[bool] = deque(maxlen=_STATES)
         self.cpu_pct: float | None = None
         self.memory_rss_mib: float | None = None
         self.memory_rss_peak_mib: float | None = None
@@ -87,7 +92,7 @@ class Activity:
         else:
             self.cpu_pct = 100 * used_s / (now - self._updated_at)
             self._silent_cpu_s += used_s
-            self._read_written(members if now - self._output_at >= _SILENCE_S else ())
+            self._look_closer(members if now - self._output_at >= _SILENCE_S else [])
             if self.cpu_pct > _IDLE_PCT or self.is_writing or now - self._updated_at > SUSPENDED_S:
                 self._busy_at = now
         if output != self._output:
@@ -98,7 +103,10 @@ class Activity:
         self.memory_rss_peak_mib = max(self.memory_rss_peak_mib or 0.0, self.memory_rss_mib or 0.0) or None
         self.pids = frozenset(proc.pid for proc in members)
 
-    def _read_written(self, members: Iterable[Proc]) -> None:
+    def _look_closer(self, members: list[Proc]) -> None:
+        """Reads the written bytes and the states of silent processes; of none, forgets them."""
+        self._wants_cpu.append(any(_is_ready(Path(f"/proc/{proc.pid}/task")) for proc in members))
+        self.is_starved = bool(members) and 2 * sum(self._wants_cpu) > len(self._wants_cpu)
         before, self._written_bytes = self._written_bytes, {}
         for proc in members:
             with suppress(OSError, KeyError, ValueError):  # it has ended, or is another user's
@@ -123,6 +131,16 @@ class Activity:
     def describe_idleness(self, now: float) -> str:
         """Describes the idleness, such as `no output for 74 s, 0.0 s CPU`, or why a process is stopped."""
         return self.stopped or f"no output for {now - self._output_at:.0f} s, {self._silent_cpu_s:.1f} s CPU"
+
+
+def _is_ready(tasks: Path) -> bool:
+    """True if a thread of a process is running, or waiting for a CPU or a disk."""
+    with suppress(OSError):
+        for folder in islice(tasks.iterdir(), _MAX_STATES):
+            with suppress(OSError, IndexError):
+                if _stat(folder, 0)[0] in "RD":
+                    return True
+    return False
 
 
 class _Counters(NamedTuple):

@@ -184,7 +184,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     metrics: dict[str, float | None] = {}
     """The newest value of each number the script reports, such as `reward`; None for NaN, which JSON lacks."""
     had_progress: bool = False
-    """True if it has shown progress, reported a metric or saved a file."""
+    """True if it has shown progress, or reported metrics or saved files for a while."""
     comparable: bool = False
     """True if it ran long enough to compare its rate."""
     timed_out: bool = False

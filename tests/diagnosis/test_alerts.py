@@ -134,6 +134,8 @@ def test_work_that_is_complete_must_end() -> None:
     assert raised == [pytest.approx(at, abs=2) for at in (660, 1060, 3660)]
     busy = changed(complete, cpu_pct=90.0)  # only a part may be complete, such as the preparation of the data
     assert _raised(lambda now: Facts(now, busy), 700) == {"done": pytest.approx(660, abs=2)}
+    starved = _raised(lambda now: Facts(now, complete, is_starved=True), 700)  # others compute on its core
+    assert starved == {"done": pytest.approx(660, abs=2)}
     said = changed(_RUNNING, last_line="Training finished.")
     assert "done" in _raised(lambda now: Facts(now, said), 100)
     # A worker with metrics has these as its last line.

@@ -50,13 +50,18 @@ async def test_a_traceback_before_exit_code_0_is_a_warning_and_fails_a_job(tmp_p
         ("atexit.register(os._exit, 0); raise", True),
         ("sys.excepthook = lambda *error: (traceback.print_exception(*error), os._exit(0)); raise", True),
         ("subprocess.run([sys.executable, '-c', 'print(1 / 0)'])", True),
+        ("(t := threading.Thread(target=lambda: 1 / 0)).start(); t.join()", True),
+        ("(p := multiprocessing.get_context('fork').Process(target=int, args=['x'])).start(); p.join()", True),
+        ("asyncio.run(unawaited())", True),
     ],
 )
 async def test_a_caught_exception_is_told_from_an_uncaught_one(tmp_path: Path, end: str, is_unclean: bool) -> None:
     """The order of lines on two pipes is not known: only the probe knows how Python ended."""
     script = tmp_path / "ends.py"
     script.write_text(
-        "import atexit, os, subprocess, sys, traceback\n"
+        "import asyncio, atexit, multiprocessing, os, subprocess, sys, threading, traceback\n"
+        "async def unawaited(): asyncio.create_task(failing()); await asyncio.sleep(0.01)\n"
+        "async def failing(): int('x')\n"
         f"try: raise ConnectionError('upload failed')\nexcept ConnectionError: {end}\n"
     )
     async with running(sweep_for([{"x": 1}], program(script=str(script), cpu=1))) as run:

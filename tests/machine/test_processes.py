@@ -18,7 +18,7 @@ from gmg_tui.machine.process_load import Activity
 from gmg_tui.machine.processes import Proc, Table
 from gmg_tui.model import GpuProcess
 from tests import leaderless
-from tests.patience import LONG_S
+from tests.patience import LONG_S, wait_until
 
 _DECLARE = """
 import ctypes, mmap, struct, sys, time
@@ -179,6 +179,24 @@ def test_a_process_that_writes_files_is_not_idle(tmp_path: Path) -> None:
         seen.append((activity.is_writing, activity.updated_idle_s))
     assert [is_writing for is_writing, _ in seen] == [False] * 5 + [True] * 2 + [False] * 3
     assert [idle_s for _, idle_s in seen] == [0, 4, 8, 12, 16, 0, 0, 4, 8, 12]
+
+
+@pytest.mark.parametrize(("code", "is_starved"), [("while True: pass", True), ("import time; time.sleep(600)", False)])
+def test_a_process_that_gets_little_of_a_cpu_is_starved(code: str, is_starved: bool) -> None:
+    """Its share says nothing where others compute on the same core."""
+    activity, now = Activity(), 0.0
+
+    def seen() -> bool:
+        nonlocal now
+        now += 4.0
+        activity.update([proc] if (proc := processes.read(process.pid)) is not None else [], 1, now)
+        return now > 100.0 and activity.is_starved is is_starved
+
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        try:
+            wait_until(seen)
+        finally:
+            process.kill()
 
 
 def test_the_time_while_a_job_is_suspended_is_no_idleness() -> None:

@@ -347,7 +347,10 @@ async def wait_for_leftovers(process: Process, skipped: asyncio.Event, report: R
             continue
         description = f"{units.count(len(remaining), 'process')} that the script left behind"
         last, usage = usage, _usage(remaining)
-        if last is not None and (usage[0] - last[0] >= _MIN_CPU_S or usage[1] - last[1] >= _MIN_SWITCHES):
+        is_waiting = any(proc.state in "RD" for proc in remaining)  # for a CPU that others use, or a slow disk
+        if is_waiting or (
+            last is not None and (usage[0] - last[0] >= _MIN_CPU_S or usage[1] - last[1] >= _MIN_SWITCHES)
+        ):
             busy_at = now
         if skipped.is_set() or now - busy_at >= MAX_LEFTOVER_IDLE_S or now - started_at >= MAX_LEFTOVER_BUSY_S:
             return description

@@ -177,8 +177,8 @@ class Readings:
         self.counts.close()
         self._verdict = self._judge_speed()
         self.reader.is_complete = exit_code == 0
-        if exit_code == 0 and not self.counts.reports.has_ended_cleanly:
-            self.unclean = self.reader.uncaught_exception()
+        if exit_code == 0:
+            self.unclean = self.reader.uncaught_exception(main_ended_cleanly=self.counts.reports.has_ended_cleanly)
         self.mark_ended()
         self._phase_times.record(self.reader.phase_times, warm=self._warm)
         # Genesis saves its kernels when the interpreter exits, even by ctrl+c.
@@ -241,8 +241,8 @@ class Readings:
 
     @property
     def had_progress(self) -> bool:
-        """True if the script got beyond its start: it has shown progress, reported a metric or saved a file."""
-        return self.reader.had_progress or self.counts.reports.has_read
+        """True if the script got beyond its start: it has shown progress, or reported metrics or saved files for a while."""
+        return self.reader.had_progress or self.counts.reports.has_lasted
 
     @property
     def fps(self) -> Fps | None:
@@ -358,6 +358,7 @@ class Readings:
             broken=self.curves.broken,
             newest_line=clean(self.newest_line) if self.reader.metrics else "",
             is_bar=self.reader.is_bar,
+            is_starved=self.activity.is_starved,
             is_writing=self.activity.is_writing,
             limit=Limit(unix(self.started_at) + timeout_s, "--timeout") if timeout_s is not None else None,
         )

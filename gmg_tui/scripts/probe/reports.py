@@ -1,5 +1,6 @@
 """Reads the probe's reports of metrics and saved files (`site/gmg_reports.py`)."""
 
+import math
 import os
 import re
 import time
@@ -18,6 +19,8 @@ MAX_RECORDS = 10_000
 """Records after which a read stops; the next read continues with the following process."""
 MAX_LINES_BYTES = 256 << 10
 """Bytes of `SAVED` to read at once: more than a thousand lines."""
+_MIN_DURATION_S = 10.0
+"""Seconds of reports that prove work."""
 _MAX_STEP = 2**62
 _NUMBER = rb" (\d{1,19})"
 _SAVED_LINE = re.compile(rb"(state|export) (-1|\d{1,19})" + 4 * _NUMBER + rb" ((?:[0-9a-f]{2}){1,4096})")
@@ -147,11 +150,12 @@ class Reports:
 
     Attributes:
         lost: Metrics that were overwritten before they were read.
-        has_read: True once there was a metric or a saved file.
+        has_lasted: True once there were metrics or saved files for a while: scripts may save their settings at their start.
     """
 
     def __init__(self) -> None:
-        self.has_read = False
+        self.has_lasted = False
+        self._began_at = math.inf
         self._files: dict[str, ReportFile] = {}
         self._kept: dict[str, int] = {}
         """Descriptors of files that are kept open."""
@@ -195,7 +199,9 @@ class Reports:
             if records >= MAX_RECORDS:
                 break
         self.lost = sum(file.lost for file in self._files.values())
-        self.has_read |= bool(metrics or saved)
+        if metrics or saved:
+            self._began_at = min(self._began_at, now := time.monotonic())
+            self.has_lasted |= now - self._began_at >= _MIN_DURATION_S
         return sorted(metrics, key=lambda metric: metric.at), saved
 
     def close(self) -> None:

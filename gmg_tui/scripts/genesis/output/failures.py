@@ -117,13 +117,13 @@ def explain(exit_code: int, tail: Sequence[bytes]) -> Failure:
     return Failure(FailureKind.UNKNOWN, _one_line(reason), "see the end of its log")
 
 
-def uncaught_exception(tail: Sequence[bytes]) -> str | None:
-    """Returns the exception if the last lines end with its traceback; None otherwise.
+def uncaught_exception(tail: Sequence[bytes], *, main_ended_cleanly: bool = False) -> str | None:
+    """Returns the exception if the last lines end with its traceback; None otherwise, or if the main thread caught it.
 
     A script can print one and still exit with 0, by `os._exit(0)` as in Isaac Sim's fast shutdown.
     """
     lines = tracebacks.drop_ignored(tracebacks.parse(torchrun.rank_output(tail)))
-    exception = tracebacks.uncaught_exception(lines)
+    exception = tracebacks.uncaught_exception(lines, main_ended_cleanly=main_ended_cleanly)
     return _one_line(exception) if exception is not None else None
 
 

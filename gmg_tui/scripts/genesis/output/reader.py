@@ -236,9 +236,9 @@ class Reader:
         """Returns the failure of an attempt that ended with `exit_code` (negative for a signal)."""
         return explain(exit_code, self._tail.lines())
 
-    def uncaught_exception(self) -> str | None:
-        """Returns the exception if its traceback ends the output; None otherwise."""
-        return uncaught_exception(self._tail.lines())
+    def uncaught_exception(self, *, main_ended_cleanly: bool) -> str | None:
+        """Returns the exception if its traceback ends the output; None otherwise, or if the main thread caught it."""
+        return uncaught_exception(self._tail.lines(), main_ended_cleanly=main_ended_cleanly)
 
     def _apply(self, position: int, reader: LineReader, figures: Figures) -> None:
         if figures.phase is not None:

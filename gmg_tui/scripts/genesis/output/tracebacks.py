@@ -23,6 +23,10 @@ _IGNORED = re.compile(
     rb"(?:Exception ignored (?:in|while|on)\b|Error in atexit\._run_exitfuncs|--- Logging error ---).*"
 )
 """Headings of exceptions that do not end the script."""
+_CONCURRENT = re.compile(
+    rb"Exception in (?:thread|callback) .*|Process \S{1,100}:|Task exception was never retrieved|exception calling callback .*"
+)
+"""Headings of exceptions that ended a thread, a child process or an asyncio task of the script."""
 _WARNING = re.compile(rb"\S{1,400}:\d{1,7}: \w{0,60}Warning: ")
 _CHAIN = (b"The above exception was the direct cause of", b"During handling of the above exception, another")
 _GROUP = b"+ Exception Group Traceback (most recent call last):"
@@ -126,8 +130,11 @@ def last_exception(lines: Sequence[Line]) -> bytes | None:
     return None
 
 
-def uncaught_exception(lines: Sequence[Line]) -> bytes | None:
-    """Returns the exception if the lines end with its traceback; None otherwise, or for ctrl+c or `SystemExit`."""
+def uncaught_exception(lines: Sequence[Line], *, main_ended_cleanly: bool = False) -> bytes | None:
+    """Returns the exception if the lines end with its traceback; None otherwise, or for ctrl+c or `SystemExit`.
+
+    If the main thread is known to have ended without an exception, only one of a thread, child process or task counts.
+    """
     starts = (index for index, line in enumerate(lines) if line.text.startswith(TRACEBACK) or line.text == _GROUP)
     start = max(starts, default=None)
     if start is None:
@@ -139,7 +146,17 @@ def uncaught_exception(lines: Sequence[Line]) -> bytes | None:
         return None
     rest = lines[end + 1 :]
     continued = any(not (line.indented or line.text in reason or is_noise(line.text)) for line in rest)
-    return None if continued else reason
+    is_caught = main_ended_cleanly and not _is_concurrent(lines, start)
+    return None if continued or is_caught else reason
+
+
+def _is_concurrent(lines: Sequence[Line], start: int) -> bool:
+    """True if the traceback at `start`, or the first of its chain, has a heading of `_CONCURRENT`."""
+    for line in reversed(lines[:start]):
+        is_of_chain = line.indented or line.text.startswith((TRACEBACK, *_CHAIN, b"future: <"))
+        if not is_of_chain and _AFTER_TRACEBACK.fullmatch(line.text) is None:
+            return _CONCURRENT.fullmatch(line.text) is not None
+    return False
 
 
 def causes(lines: Sequence[Line]) -> Iterator[bytes]:
