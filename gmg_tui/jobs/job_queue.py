@@ -141,6 +141,7 @@ class JobQueue:
             args=args,
             env=env,
             edited_from=number,
+            last=structs.replace(NO_ATTEMPT, checkpoints=original.last.checkpoints),
         )
         self.records[new_number] = edited
         return edited

@@ -110,19 +110,6 @@ def refusal_of_any(paths: Iterable[str], trusted_marks: Collection[str], *, opti
     )
 
 
-def is_planted(path: Path, *trusted: int) -> bool:
-    """True if `path` leads through a folder of all users, such as `/tmp`, to what neither this user, root nor `trusted` made.
-
-    `trusted` are user IDs. Raises `OSError` if it is missing.
-    """
-    is_public = False
-    for _, status, _ in components(path):
-        if is_public and status.st_uid not in (os.getuid(), 0, *trusted):
-            return True
-        is_public = stat.S_ISDIR(status.st_mode) and bool(status.st_mode & stat.S_IWOTH)
-    return False
-
-
 def others_can_write(status: os.stat_result) -> bool:
     """True if a group or all users may write to a folder, perhaps only their own files (sticky bit)."""
     mode = status.st_mode

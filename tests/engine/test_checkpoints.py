@@ -8,12 +8,14 @@ import psutil
 import pytest
 from msgspec import structs
 
+from gmg_tui.engine.attempts.attempt import Task
 from gmg_tui.model import (
     Alert,
     AlertAction,
     Attempt,
     Checkpoint,
     DdpSpec,
+    JobRecord,
     RestartMode,
     RunSpec,
     Severity,
@@ -242,3 +244,19 @@ async def test_a_job_continues_from_a_checkpoint_saved_after_its_engine_was_kill
         await run.until_done()
         (job,) = (await run.jobs()).values()
     assert (job.state, job.last.continued_from) == (WorkerState.FINISHED, str(tmp_path / "model_2.pt"))
+
+
+def test_an_edited_job_whose_model_does_not_fit_the_originals_checkpoints_begins_anew() -> None:
+    inherited, own = Checkpoint("/model_5.pt", 5.0), Checkpoint("/model_6.pt", 11.0)
+    misfit = Attempt(
+        1, started=10.0, ended=11.0, reason="RuntimeError: size mismatch for fc.weight", checkpoints=(inherited,)
+    )
+    job = JobRecord(2, "job-1-edit2", edited_from=1, args=("--hidden", "256"), started=10.0, last=misfit)
+
+    def checkpoints_of(job: JobRecord, **fields: object) -> tuple[Checkpoint, ...]:
+        return Task.of_job(spec_for(), structs.replace(job, last=structs.replace(job.last, **fields)), 2).checkpoints
+
+    assert checkpoints_of(job) == ()
+    assert checkpoints_of(job, reason="SIGKILL") == (inherited,)
+    assert checkpoints_of(job, checkpoints=(inherited, own)) == (inherited, own)
+    assert checkpoints_of(structs.replace(job, edited_from=None)) == (inherited,)

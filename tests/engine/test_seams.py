@@ -369,7 +369,7 @@ async def test_a_paused_slot_takes_jobs_again_while_others_are_busy(tmp_path: Pa
     broken, go = tmp_path / "broken", tmp_path / "go"
     broken.touch()
     async with running(sweep_for([{}] * 12, program(str(broken), str(go), script=str(script)), cpu=2)) as run:
-        await run.until(lambda _: "jobs in a row failed early there alone" in (run.worker("cpu0").reason or ""))
+        await run.until(lambda _: "jobs in a row failed early there" in (run.worker("cpu0").reason or ""))
         broken.unlink()
         await run.until(lambda _: run.queue.waiting == 0 and run.worker("cpu0").state.ended)
         assert run.worker("cpu1").state is WorkerState.RUNNING

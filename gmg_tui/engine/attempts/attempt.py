@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 
 from gmg_tui.jobs.argument_placeholders import JOB_NAMES, fill_some
 from gmg_tui.model import Checkpoint, JobRecord, Rank, RunSpec, Slot, SweepSpec
-from gmg_tui.scripts.checkpoints import before_nan
+from gmg_tui.scripts.checkpoints import before_nan, is_blamed
 from gmg_tui.scripts.genesis.output.failures import Failure
 from gmg_tui.scripts.torchrun import Rendezvous
 
@@ -199,9 +199,16 @@ class Task:
             visible_slots=visible_slots,
             timeout_s=(spec.sweep or SweepSpec()).timeout_s,
             resume_args=spec.resume_args,
-            checkpoints=before_nan(job.last),
+            checkpoints=_checkpoints_of(job),
             first_attempt=max(job.last.number, job.reserved) + 1,
             job=job.number,
             name=job.name,
             values={**job.values, "job": job.number, "name": job.name},
         )
+
+
+def _checkpoints_of(job: JobRecord) -> tuple[Checkpoint, ...]:
+    """Returns the checkpoints that a job may continue from; none of the original's if they do not fit its edited arguments."""
+    usable, started = before_nan(job.last), math.inf if job.started is None else job.started
+    is_inherited = job.edited_from is not None and all(checkpoint.saved < started for checkpoint in usable)
+    return () if is_inherited and is_blamed(job.last.reason or "") else usable

@@ -21,6 +21,8 @@ _RETRY_S = 1800.0
 """Seconds for which failures alone bench a GPU."""
 _UNREADY_PAUSE_S, _MAX_UNREADY_PAUSE_S = 5.0, 300.0
 """Pause for the slots of a GPU that does not answer or whose node is lost; doubled while no job ends there."""
+_MAX_FAILURE_PAUSE_S = 30.0
+"""Maximum pause of a slot after early failures, which may be the jobs' own fault."""
 _MAX_LOSSES = 3
 LOST_GPU_GRACE_S = 60.0
 """Bench a GPU that is lost for this long."""
@@ -225,12 +227,10 @@ class SlotBoard:
         """Pauses a slot after a few early failures in a row while others compute: it would soon fail all jobs."""
         card = self._card(engine_slot)
         card.early_failures = card.early_failures + 1 if is_early else 0
-        if not is_early:
-            card.pause_s = 0.0
-            return
+        card.pause_s = min(card.pause_s, _MAX_FAILURE_PAUSE_S / 2) if is_early else 0.0  # doubled below
         others = (slot.worker for slot in self.slots.values() if self._card(slot) is not card)
         if card.early_failures >= MAX_EARLY_FAILURES and any(other and _has_computed(other) for other in others):
-            self.pause(engine_slot.slot.name, f"{card.early_failures} jobs in a row failed early there alone")
+            self.pause(engine_slot.slot.name, f"{card.early_failures} jobs in a row failed early there")
 
     def check_witnesses(self, workers: Iterable[Worker]) -> None:
         """Benches a suspected GPU once one of its failed jobs computes on another."""

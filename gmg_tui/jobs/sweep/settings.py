@@ -1,6 +1,7 @@
 """The settings of a sweep, from the experiments file or the command line."""
 
 import math
+import os
 import re
 import shlex
 import stat
@@ -14,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct, structs
 
 from gmg_tui.jobs.argument_placeholders import JOB_NAMES, NAME_PATTERN, WORKER_NAMES, as_text
-from gmg_tui.machine.ownership import is_planted
+from gmg_tui.machine.ownership import user_name
 from gmg_tui.machine.toml import parse as parse_toml
 from gmg_tui.model import Value, units
 from gmg_tui.model.errors import GmgError, suggest
@@ -126,10 +127,20 @@ def read(path: str) -> Settings:
     settings = _convert(path, tree)
     if settings.script is not None and not settings.module:
         beside = file.parent / settings.script
-        with suppress(OSError):  # it is missing
-            if not is_planted(beside, file.stat().st_uid):
-                return structs.replace(settings, script=str(beside))
+        if os.path.exists(beside):
+            _check_planted(file, settings.script)
+            return structs.replace(settings, script=str(beside))
     return settings
+
+
+def _check_planted(file: Path, script: str) -> None:
+    """Raises `GmgError` if another user could have put the script beside the file, in a folder of all users such as `/tmp`."""
+    with suppress(OSError, IndexError):
+        owner = (file.parent / Path(script).parts[0]).lstat().st_uid
+        is_public = file.parent.stat().st_mode & stat.S_IWOTH
+        if is_public and owner not in (os.getuid(), 0, file.stat().st_uid):
+            by = f"belongs to {user_name(owner)}, who may have put it beside {file.name}"
+            raise GmgError(f"{file.parent / script} {by}; give the script's full path")
 
 
 def from_options(options: Mapping[str, Any]) -> Settings:

@@ -237,17 +237,22 @@ def test_no_other_user_can_put_a_script_beside_a_file_in_a_folder_of_all_users(
     theirs.touch()
     monkeypatch.chdir(tmp_path / "job")
     write(shared, "")
-    for mode, owner, script in (
-        (0o1777, 0, "../scratch/sim.py"),
-        (0o1777, 1, "sim.py"),
-        (0o2775, 1, "../scratch/sim.py"),  # a folder of the user's group
-    ):
+    for mode, owner, is_refused in ((0o1777, 0, False), (0o1777, 1, True), (0o2775, 1, False)):  # that of a group
         shared.chmod(mode)
         os.chown(theirs, owner, -1)
-        assert read("../scratch/sweep.toml").script == script
+        if is_refused:
+            with pytest.raises(GmgError, match=r"sim\.py belongs to daemon, who may have put it beside sweep\.toml"):
+                read("../scratch/sweep.toml")
+        else:
+            assert read("../scratch/sweep.toml").script == "../scratch/sim.py"
     shared.chmod(0o1777)
     os.chown(shared / "sweep.toml", 1, -1)
     assert read("../scratch/sweep.toml").script == "../scratch/sim.py", "it comes with its file"
+    (shared / "team" / "me").mkdir(parents=True)
+    os.chown(shared / "team", 1, -1)
+    write(shared / "team" / "me", "")
+    (shared / "team" / "me" / "sim.py").touch()
+    assert read("../scratch/team/me/sweep.toml").script == "../scratch/team/me/sim.py", "in a folder of one's own"
 
 
 @pytest.mark.parametrize(
