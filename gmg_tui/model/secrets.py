@@ -12,7 +12,7 @@ _SECRET_NAME = re.compile(
 )
 KNOWN_FORMS = (
     r"\b(?:Bearer|Basic|Negotiate)\s{1,8}[\w.+/=~-]{8,}"  # of an HTTP header
-    r"|(?i:(?<=\bcookie: ))[^\r\n]{1,4000}"
+    r"|(?i:(?<=\bcookie:)|(?<=\bauthorization[:=]))[^\r\n\"']{1,4000}"
     r"|(?<=://)[^\s/@\"']{1,200}@"  # of a URL: user and password
     r"|\b(?:gh[a-z]_|github_pat_|glpat-|hf_|sk-|xox[a-z]-|AKIA|ASIA)[\w-]{10,}"
     r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:(?!-----END).|\n){0,8000}"

@@ -23,7 +23,8 @@ from gmg_tui.model.curves import is_training_loss
 
 _OF_CONTENTS = re.compile(
     r"^(?:[\w.]{1,100}\.)?(?:Key|Attribute|Type|Index|EOF|Unpickling)Error\b"
-    r"|state_dict|size mismatch|PytorchStreamReader|invalid load key|pickle data was truncated|Ran out of input"
+    r"|state.dict|size mismatch|parameter group|SafetensorError|PytorchStreamReader|[Ii]nvalid (?:load key|magic number)"
+    r"|pickle data was truncated|Ran out of input|BadZipFile|not a zip file|JSONDecodeError"
 )
 _MAX_SEARCH_S = 5.0
 """Seconds to search for a renamed file, among any number of other users' files."""

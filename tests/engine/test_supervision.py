@@ -19,6 +19,7 @@ from gmg_tui.engine.workers import group, restart_policy
 from gmg_tui.engine.workers.restart_policy import HEALTHY_S, RestartPolicy
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import NO_ATTEMPT, AlertAction, Checkpoint, RestartMode, StartMode, WorkerState
+from gmg_tui.scripts.checkpoints import is_blamed
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.session import STORE
 from gmg_tui.session.protocol import Action
@@ -289,6 +290,24 @@ def test_a_file_with_which_a_script_fails_twice_in_the_same_way_is_left_out() ->
         assert worker._usable_checkpoints(later, cause) == files
     assert worker._usable_checkpoints(later, failure) == files[:1]
     assert worker._usable_checkpoints(structs.replace(later, had_progress=True), failure) == files
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_of_file"),
+    [
+        ("KeyError: 'model'", True),
+        ("ValueError: loaded state dict contains a parameter group that doesn't match the size", True),
+        ("safetensors_rust.SafetensorError: Error while deserializing header: HeaderTooLarge", True),
+        ("RuntimeError: Invalid magic number; corrupt file?", True),
+        ("zipfile.BadZipFile: File is not a zip file", True),
+        ("torch.OutOfMemoryError: CUDA out of memory", False),
+        ("OSError: [Errno 98] Address already in use", False),
+        ("TimeoutError: the license server does not answer", False),
+        ("SIGKILL: the host may have run out of memory", False),
+    ],
+)
+def test_only_what_a_file_contains_speaks_against_it(reason: str, is_of_file: bool) -> None:
+    assert is_blamed(reason) is is_of_file
 
 
 async def test_two_requests_to_stop_kill_no_worker_that_is_saving() -> None:

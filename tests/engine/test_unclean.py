@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gmg_tui import session
-from gmg_tui.model import WorkerState
+from gmg_tui.model import RestartMode, WorkerState
 from gmg_tui.results.report import sort_jobs
 from gmg_tui.session.store import reader
 from tests.workers import texts
@@ -67,6 +67,27 @@ async def test_a_caught_exception_is_told_from_an_uncaught_one(tmp_path: Path, e
     async with running(sweep_for([{"x": 1}], program(script=str(script), cpu=1))) as run:
         queue = await run.until_done()
     assert (queue.failed, queue.finished) == (int(is_unclean), int(not is_unclean))
+
+
+@pytest.mark.parametrize(
+    ("end", "attempts"), [("signal.raise_signal(signal.SIGSEGV)", 2), ("atexit.register(crash)", 1)]
+)
+async def test_a_script_that_crashes_after_its_end_is_not_repeated(tmp_path: Path, end: str, attempts: int) -> None:
+    """As simulators do at their shutdown, after hours of work."""
+    script = tmp_path / "crash.py"
+    # A destructor that runs after Python's own last functions.
+    script.write_text(
+        "import atexit, ctypes, os, signal, sys\n"
+        "libc = ctypes.CDLL(None)\n"
+        "crash = lambda: libc['__cxa_atexit'](ctypes.cast(libc.abort, ctypes.c_void_p), None, None)\n"
+        f"{end}\n"
+    )
+    spec = spec_for(script=str(script), restart=RestartMode.FAILURE, max_restarts=1)
+    async with running(spec) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+        worker = run.worker("cpu0")
+    assert (worker.state, worker.attempt) == (WorkerState.FAILED, attempts)
+    assert ("crashed after the script's end" in (worker.advice or "")) is (attempts == 1)
 
 
 DIVERGED = """\

@@ -86,6 +86,8 @@ class Outcome(NamedTuple):
     """The reason it could not start or was lost, if the script was not the cause; None otherwise."""
     final: bool = False
     """True if no other attempt can follow: its node is gone."""
+    crashed_at_exit: bool = False
+    """True if the script had come to its end when it crashed, as simulators do at their shutdown: to repeat it does not help."""
     retry: bool = False
     """True if another attempt follows, not counted as a restart, because the node's agent was replaced."""
 

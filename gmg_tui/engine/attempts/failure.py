@@ -48,9 +48,13 @@ async def outcome_of(
     elif stop is None and readings.unclean is not None and readings.launch.task.job is not None and not is_complete:
         # Exit code 0 counts as finished, but `--resume` must not skip a job that printed an exception.
         failure = Failure(FailureKind.SCRIPT, f"exit code 0 after {readings.unclean}", SEE_LOG)
+    crashed_at_exit = exit_code is not None and exit_code < 0 and readings.counts.reports.has_ended_cleanly
+    if failure is not None and crashed_at_exit and stop is None:
+        failure = failure._replace(advice="it crashed after the script's end, so its results may be complete")
     return Outcome(
         failure,
         cause if survivors is None else None,
+        crashed_at_exit=crashed_at_exit,
         had_progress=readings.had_progress,
         running_s=readings.reader.running_s(time.monotonic()),
     )

@@ -140,7 +140,8 @@ class Worker:
             self.policy.schedule_lost(running_s=outcome.running_s)
         # A job that could not be prepared returns to its queue.
         elif not outcome.by_user and not (outcome.unprepared and self.task.job is not None):
-            self.policy.schedule(outcome.failure, had_progress=outcome.had_progress, running_s=outcome.running_s)
+            failure = None if outcome.crashed_at_exit else outcome.failure
+            self.policy.schedule(failure, had_progress=outcome.had_progress, running_s=outcome.running_s)
 
     def _final_state(self, outcome: Outcome) -> tuple[WorkerState, str | None]:
         """Returns the final state of an attempt with this outcome, and the reason, if any."""

@@ -27,6 +27,7 @@ print("Authorization: Bearer be4rer123", "https://me:urlp4ss@host/x", "'password
 print("https://host/x?token=qu3ry1&y=1", "environ['API_KEY'] = 'br4cket'", "https://host/y?api_key=qu3ry2")
 print("Cookie: sid=c00kie1; other=c00kie2")
 print("Proxy-Authorization: Negotiate neg0tiate", "Authorization: Basic bas1c0123")
+print("PASSWORD=//sl4shes", "authorization=Token t0ken12345678")
 print("-----BEGIN PRIVATE KEY-----", "MIIE", "-----END PRIVATE KEY-----", "after", sep="\\n")
 """
 
@@ -81,6 +82,7 @@ def test_a_bundle_has_the_end_of_each_log_and_neither_secrets_nor_homes(
         "c00kie",
         "neg0tiate",
         "bas1c",
+        "sl4shes",
     ):
         assert not [name for name, text in texts.items() if secret in text], secret
     assert json.loads(texts["session.json"])["session"]["spec"]["env"] == dict.fromkeys(
