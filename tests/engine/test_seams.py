@@ -14,6 +14,7 @@ from unittest.mock import MagicMock
 import pytest
 from msgspec import structs
 
+from gmg_tui.engine import clock
 from gmg_tui.engine.attempts.gpu_use import GpuMemory, Meter
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
 from gmg_tui.engine.attempts.readings import Readings
@@ -351,8 +352,12 @@ def test_a_slot_where_jobs_fail_early_drains_no_queue_while_others_compute(monke
 
     for _ in range(9):
         assert ended("cpu0", WorkerState.FAILED) == ended("cpu1", WorkerState.FAILED) == ["cpu0", "cpu1"]
+    started = structs.replace(NO_ATTEMPT, number=1, started=clock.now() - 60.0)  # it imports, or compiles kernels
+    slots["cpu1"].worker = MagicMock(state=WorkerState.STARTING, attempt=started)
+    assert ended("cpu0", WorkerState.FAILED) == ["cpu1"]
+    now += 60.0
     ended("cpu1", WorkerState.FINISHED)
-    for pause_s in (5.0, 10.0, 20.0):
+    for pause_s in (10.0, 20.0, 30.0, 30.0):
         assert ended("cpu0", WorkerState.FAILED) == ["cpu1"]
         now += pause_s - 1.0
         assert [engine_slot.slot.name for engine_slot in board.ready_slots()] == ["cpu1"]

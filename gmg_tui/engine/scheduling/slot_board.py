@@ -4,10 +4,10 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
 
 from gmg_tui.engine import clock
 from gmg_tui.engine.scheduling.allotment import Allotment, allot, suffices
+from gmg_tui.engine.scheduling.card import Card
 from gmg_tui.engine.scheduling.packing import crowding, free_mib, peak_mib, shortage
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
@@ -28,41 +28,6 @@ LOST_GPU_GRACE_S = 60.0
 """Bench a GPU that is lost for this long."""
 
 
-@dataclass
-class _Card:
-    """A GPU with all its slots, or a CPU slot."""
-
-    disabled: bool = False
-    """True if the user disabled it for jobs."""
-    benched: str | None = None
-    """The reason that no job starts until the user enables it; None if it is not benched."""
-    retry_at: float = math.inf
-    """Time when it is enabled again, monotonic seconds: others' memory may have been the cause of the failures."""
-    awaited: str | None = None
-    """The wait reason while others are using the GPU; None otherwise."""
-    unready: str = ""
-    """The driver's last failure to answer."""
-    paused_until: float = 0.0
-    """End of the pause after that failure, monotonic seconds."""
-    pause_s: float = 0.0
-    """Length of that pause; 0 once a job has ended there."""
-    early_failures: int = 0
-    """Number of its last jobs in a row that failed early."""
-    failed: list[int] = field(default_factory=list)
-    """Jobs that have failed early on it since the last one that computed."""
-    suspected: str | None = None
-    """The reason to suspect it. Its failed jobs rerun on other GPUs; it runs only those of other suspected GPUs."""
-    lost_since: float | None = None
-    """Start of its loss, monotonic seconds; None if it is not lost."""
-    fatal: str | None = None
-    """The last fatal error from the driver; each error benches the GPU once."""
-
-    @property
-    def blocked(self) -> bool:
-        """True if no job starts on it until the user enables it or others leave it."""
-        return self.disabled or self.benched is not None or self.awaited is not None
-
-
 class SlotBoard:
     """The slots of a queue.
 
@@ -77,14 +42,14 @@ class SlotBoard:
         self.jobs: dict[str, int] = {}
         self.ending = False
         self.taken: Set[str] = frozenset()
-        self._cards = {engine_slot.gpu_uuid or name: _Card() for name, engine_slot in slots.items()}
-        self._requeued: dict[int, _Card] = {}
+        self._cards = {engine_slot.gpu_uuid or name: Card() for name, engine_slot in slots.items()}
+        self._requeued: dict[int, Card] = {}
         """Requeued jobs, each with the GPU it failed on: a job that fails on two GPUs stays failed."""
         self._held: dict[int, tuple[float, float, str]] = {}
         """Jobs that lost their slots: the seconds to hold each back, until when in monotonic seconds, and the reason."""
         self._losses = Counter[int]()
         """Number of failures on lost or crowded GPUs, by job."""
-        self._witnesses: dict[int, _Card] = {}
+        self._witnesses: dict[int, Card] = {}
         """Requeued jobs that have not ended, each with the suspected GPU."""
         self._allotment = Allotment()
         self._nvml_error: str | None = None
@@ -93,7 +58,7 @@ class SlotBoard:
 
     # State
 
-    def _card(self, engine_slot: EngineSlot) -> _Card:
+    def _card(self, engine_slot: EngineSlot) -> Card:
         return self._cards[engine_slot.gpu_uuid or engine_slot.slot.name]
 
     def used(self, slot: str) -> bool:
@@ -208,7 +173,7 @@ class SlotBoard:
         """Judges a slot's GPU by how a job ended. Returns the jobs to requeue, the worker's own last, if any."""
         self._held.pop(worker.task.job or 0, None)
         failure, attempt, job, sample = worker.failure, worker.attempt, worker.task.job, engine_slot.sample
-        self._count_early_failure(engine_slot, is_early=failure is not None and not _has_computed(worker))
+        self._count_early_failure(engine_slot, worker)
         if engine_slot.gpu_uuid is None or worker.state is WorkerState.STOPPED or attempt is None or job is None:
             return ()
         if failure is not None and sample is not None and sample.lost:
@@ -223,13 +188,16 @@ class SlotBoard:
             return ()
         return self._suspect(engine_slot, job, failure.reason)
 
-    def _count_early_failure(self, engine_slot: EngineSlot, *, is_early: bool) -> None:
-        """Pauses a slot after a few early failures in a row while others compute: it would soon fail all jobs."""
-        card = self._card(engine_slot)
+    def _count_early_failure(self, engine_slot: EngineSlot, worker: Worker) -> None:
+        """Pauses a slot after a few early failures in a row while others get further: it would soon fail all jobs."""
+        card, is_early = self._card(engine_slot), worker.failure is not None and not _has_computed(worker)
         card.early_failures = card.early_failures + 1 if is_early else 0
         card.pause_s = min(card.pause_s, _MAX_FAILURE_PAUSE_S / 2) if is_early else 0.0  # doubled below
+        if card.early_failures < MAX_EARLY_FAILURES or worker.attempt is None:
+            return
+        far_s = 1.0 + 2 * worker.attempt.elapsed_s(clock.now())
         others = (slot.worker for slot in self.slots.values() if self._card(slot) is not card)
-        if card.early_failures >= MAX_EARLY_FAILURES and any(other and _has_computed(other) for other in others):
+        if any(other is not None and _has_computed(other, far_s) for other in others):
             self.pause(engine_slot.slot.name, f"{card.early_failures} jobs in a row failed early there")
 
     def check_witnesses(self, workers: Iterable[Worker]) -> None:
@@ -255,7 +223,7 @@ class SlotBoard:
         self._witnesses |= dict.fromkeys(failed, card)
         return failed
 
-    def _alternatives(self, card: _Card) -> int:
+    def _alternatives(self, card: Card) -> int:
         """Returns the number of usable slots of other GPUs."""
         return sum(self._card(engine_slot) is not card for engine_slot in self._usable().values())
 
@@ -268,7 +236,7 @@ class SlotBoard:
                 card.retry_at = time.monotonic() + _RETRY_S
             self._clear_suspicion(card)
 
-    def _clear_suspicion(self, card: _Card) -> None:
+    def _clear_suspicion(self, card: Card) -> None:
         card.suspected = None
         self._witnesses = {job: other for job, other in self._witnesses.items() if other is not card}
 
@@ -395,6 +363,8 @@ class SlotBoard:
                 engine_slot.idle_reason = self._idle_reason(engine_slot)
 
 
-def _has_computed(worker: Worker) -> bool:
-    attempt = worker.attempt
-    return worker.state is WorkerState.FINISHED or (attempt is not None and attempt.has_worked(clock.now()))
+def _has_computed(worker: Worker, min_s: float = math.inf) -> bool:
+    """True if a worker got further than a broken GPU would allow, or is alive after `min_s` seconds."""
+    attempt, now = worker.attempt, clock.now()
+    lasts = attempt is not None and (attempt.has_worked(now) or (worker.state.live and attempt.elapsed_s(now) >= min_s))
+    return worker.state is WorkerState.FINISHED or lasts
