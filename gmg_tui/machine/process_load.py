@@ -18,8 +18,8 @@ from gmg_tui.model.states import SUSPENDED_S
 
 _IDLE_PCT = 1.0
 """Percent of a core above which a process is busy: one that polls uses less, one that compiles uses a whole core."""
-_SILENCE_S, _MIN_WRITTEN_BYTES = 5.0, 64 << 10
-"""Seconds without output after which written files show that a process is alive, and bytes between two updates: logs are less."""
+_SILENCE_S, _MAX_SILENCE_S, _MIN_WRITTEN_BYTES = 5.0, 900.0, 64 << 10
+"""Seconds without output in which written files show that a process is alive, and bytes between two updates: logs are less."""
 _STATES, _MAX_STATES = 8, 64
 """Updates of which most must show a process that wants a CPU, and threads of a process to look at."""
 _SPAN_S, _SAMPLES = 0.8, 16  # samples of the main thread during the measurement
@@ -92,7 +92,7 @@ class Activity:
         else:
             self.cpu_pct = 100 * used_s / (now - self._updated_at)
             self._silent_cpu_s += used_s
-            self._look_closer(members if now - self._output_at >= _SILENCE_S else [])
+            self._look_closer(members if _SILENCE_S <= now - self._output_at <= _MAX_SILENCE_S else [])
             if self.cpu_pct > _IDLE_PCT or self.is_writing or now - self._updated_at > SUSPENDED_S:
                 self._busy_at = now
         if output != self._output:

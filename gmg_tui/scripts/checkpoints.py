@@ -22,9 +22,9 @@ from gmg_tui.model import Attempt, Checkpoint, merge_checkpoints
 from gmg_tui.model.curves import is_training_loss
 
 _OF_CONTENTS = re.compile(
-    r"^(?:[\w.]{1,100}\.)?(?:Key|Attribute|Type|Index|EOF|Unpickling)Error\b"
+    r"^(?:[\w.]{1,100}\.)?(?:Key|Attribute|Type|Index|Unpickling)Error\b"
     r"|state.dict|size mismatch|parameter group|SafetensorError|PytorchStreamReader|[Ii]nvalid (?:load key|magic number)"
-    r"|pickle data was truncated|Ran out of input|BadZipFile|not a zip file|JSONDecodeError"
+    r"|BadZipFile|not a zip file|JSONDecodeError"
 )
 _MAX_SEARCH_S = 5.0
 """Seconds to search for a renamed file, among any number of other users' files."""

@@ -106,7 +106,8 @@ class Worker:
         """Returns the checkpoints to continue from after the attempt `last`, without one that twice could not be loaded."""
         path, before, self._failed_start = last.continued_from, self._failed_start, None
         usable = before_nan(last)
-        if path is None or failure is None or not is_blamed(failure.reason) or last.has_worked(last.ended or 0.0):
+        is_of_file = failure is not None and is_blamed(failure.reason) and not failure.kind.is_race
+        if path is None or failure is None or not is_of_file or last.has_worked(last.ended or 0.0):
             return usable
         self._failed_start = path, failure.reason
         return without(usable, path) if self._failed_start == before else usable

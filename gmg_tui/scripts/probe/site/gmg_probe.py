@@ -241,14 +241,14 @@ def _report(original, form):
     return _call_then(original, _reports.METRICS[form])
 
 
-def _report_save(original, kind_name):
-    """Wraps a call that saves the file named by its second argument."""
+def _report_save(original, kind_name, suffix=""):
+    """Wraps a call that saves the file named by its second argument, to which it adds `suffix` if it has none."""
 
     def report(*args, **kwargs):
         target = (
             args[1] if len(args) > 1 else next(kwargs[name] for name in ("f", "path", "filename") if name in kwargs)
         )
-        _reports.report_saved(kind_name, _counts.environment_steps, target)
+        _reports.report_saved(kind_name, _counts.environment_steps, target, suffix)
 
     return _call_then(original, report)
 

@@ -134,23 +134,20 @@ def mapping(_, data, step=None, *__, **___):
 METRICS = {"scalar": scalar, "keywords": keywords, "scalars": scalars, "mapping": mapping}
 
 
-def report_saved(kind, env_steps, target):
-    """Reports a file that a call has saved; `target` is its path, or a file object."""
+def report_saved(kind, env_steps, target, suffix=""):
+    """Reports a file that a call has saved; `target` is its path, or a file object. A path without a suffix gets `suffix`.
+
+    Looks at no other file: in a folder of all users, another one may have made it.
+    """
     is_path = isinstance(target, (str, bytes, os.PathLike))
     path = os.path.abspath(os.fsdecode(target if is_path else target.name))
-    existing = [name for name in (path, path + ".zip") if os.path.isfile(name)]  # Stable-Baselines3 adds the suffix
-    saved = max(existing, key=_newness, default=None)
-    if saved is not None:
-        status = os.stat(saved)
+    if is_path and not os.path.splitext(path)[1]:
+        path += suffix
+    if os.path.isfile(path):
+        status = os.stat(path)
         size = status.st_size if is_path else UNKNOWN
         numbers = f"{size} {env_steps} {status.st_ino} {status.st_mtime_ns} {monotonic_ns()}"
-        _append(f"\n{kind} {numbers} {os.fsencode(saved).hex()}\n".encode())
-
-
-def _newness(path):
-    """Returns a key that is highest for the newest file, after those of other users."""
-    status = os.stat(path)
-    return status.st_uid == os.geteuid(), status.st_mtime_ns
+        _append(f"\n{kind} {numbers} {os.fsencode(path).hex()}\n".encode())
 
 
 def report_end(first_pid):
