@@ -2,7 +2,6 @@
 
 import math
 import os
-import re
 import socket
 import stat
 import time
@@ -21,11 +20,6 @@ from gmg_tui.machine.ownership import OVERFLOW_ID, ambiguous_id, components, own
 from gmg_tui.model import Attempt, Checkpoint, merge_checkpoints
 from gmg_tui.model.curves import is_training_loss
 
-_OF_CONTENTS = re.compile(
-    r"^(?:[\w.]{1,100}\.)?(?:Key|Attribute|Type|Index|Unpickling)Error\b"
-    r"|state.dict|size mismatch|parameter group|SafetensorError|PytorchStreamReader|[Ii]nvalid (?:load key|magic number)"
-    r"|BadZipFile|not a zip file|JSONDecodeError"
-)
 _MAX_SEARCH_S = 5.0
 """Seconds to search for a renamed file, among any number of other users' files."""
 _MAX_SKEW_S = 600.0
@@ -104,11 +98,6 @@ def before_nan(*ranks: Attempt) -> tuple[Checkpoint, ...]:
 def _has_finite_losses(attempt: Attempt) -> bool:
     losses = [value for name, value in attempt.metrics.items() if is_training_loss(name)]
     return bool(losses) and all(value is not None and math.isfinite(value) for value in losses)
-
-
-def is_blamed(reason: str) -> bool:
-    """True for an exception that a file's contents cause; others may pass, such as of a full GPU or a taken port."""
-    return _OF_CONTENTS.search(reason) is not None
 
 
 def without(checkpoints: Sequence[Checkpoint], path: str) -> tuple[Checkpoint, ...]:

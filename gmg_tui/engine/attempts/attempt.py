@@ -13,8 +13,8 @@ from msgspec import Struct, structs
 
 from gmg_tui.jobs.argument_placeholders import JOB_NAMES, fill_some
 from gmg_tui.model import Checkpoint, JobRecord, Rank, RunSpec, Slot, SweepSpec
-from gmg_tui.scripts.checkpoints import before_nan, is_blamed
-from gmg_tui.scripts.genesis.output.failures import Failure
+from gmg_tui.scripts.checkpoints import before_nan
+from gmg_tui.scripts.genesis.output.failures import Failure, is_load_error
 from gmg_tui.scripts.torchrun import Rendezvous
 
 if TYPE_CHECKING:
@@ -161,6 +161,8 @@ class Task:
     """Arguments added if an attempt continues from a checkpoint, before placeholders are filled in."""
     checkpoints: tuple[Checkpoint, ...] = ()
     """Checkpoints from which the next attempt can continue, oldest first."""
+    left_out: str | None = None
+    """Why the newest one is not among them; None if it is."""
     first_attempt: int = 1
     """Number of the next attempt; for a rank, of the group's first attempt, to which restarts are added."""
     job: int | None = None
@@ -213,4 +215,4 @@ def _checkpoints_of(job: JobRecord) -> tuple[Checkpoint, ...]:
     """Returns the checkpoints that a job may continue from; none of the original's if they do not fit its edited arguments."""
     usable, started = before_nan(job.last), math.inf if job.started is None else job.started
     is_inherited = job.edited_from is not None and all(checkpoint.saved < started for checkpoint in usable)
-    return () if is_inherited and is_blamed(job.last.reason or "") else usable
+    return () if is_inherited and is_load_error(job.last.reason or "") else usable

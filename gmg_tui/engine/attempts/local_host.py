@@ -80,7 +80,7 @@ class Launch(NamedTuple):
     continued_from: str | None = None
     """The path of the checkpoint to continue from; None to start from the beginning."""
     not_continued: str | None = None
-    """The reason it starts from the beginning despite checkpoints; None otherwise."""
+    """The reason it starts from the beginning, or an earlier checkpoint, despite newer ones; None otherwise."""
     cores: frozenset[int] | None = None
     """The CPU cores it is pinned to; None for all."""
     memory_warning: str | None = None
@@ -309,7 +309,7 @@ class LocalHost:
             note,
             gpu_index,
             checkpoint.path if checkpoint is not None else None,
-            not_continued,
+            not_continued or task.left_out,
             cores,
         )
 

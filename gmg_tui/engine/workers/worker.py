@@ -16,10 +16,10 @@ from gmg_tui import model
 from gmg_tui.diagnosis.kinds import action_for
 from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, StopCause, Task, outcome_without_process
 from gmg_tui.engine.clock import unix
+from gmg_tui.engine.workers.failed_starts import FailedStarts
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot import EngineSlot
-from gmg_tui.model import NO_ATTEMPT, Alert, AlertAction, Checkpoint, Details, Phase, Stacks, WorkerState
-from gmg_tui.scripts.checkpoints import before_nan, is_blamed, without
+from gmg_tui.model import NO_ATTEMPT, Alert, AlertAction, Details, Phase, Stacks, WorkerState
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 from gmg_tui.scripts.torchrun import Rendezvous
 
@@ -78,8 +78,7 @@ class Worker:
         self._attempt: Attempt | None = None
         """The current attempt, from its preparation to the outcome."""
         self._idle_state = self._reported_state = WorkerState.WAITING
-        self._failed_start: tuple[str, str] | None = None
-        """The checkpoint with which the last attempt failed before any progress, and how; None if it did not."""
+        self._failed_starts = FailedStarts()
         self._stop_reason: str | None = None
         """The reason it was stopped; None if by the user."""
         self._is_done = False
@@ -102,16 +101,6 @@ class Worker:
                     await self._group.conclude(self._rank, self.outcome, self.set_wait_reason)
                 self._conclude(self._attempt, WorkerState.FAILED, reason)
 
-    def _usable_checkpoints(self, last: model.Attempt, failure: Failure | None) -> tuple[Checkpoint, ...]:
-        """Returns the checkpoints to continue from after the attempt `last`, without one that twice could not be loaded."""
-        path, before, self._failed_start = last.continued_from, self._failed_start, None
-        usable = before_nan(last)
-        is_of_file = failure is not None and is_blamed(failure.reason) and not failure.kind.is_race
-        if path is None or failure is None or not is_of_file or last.has_worked(last.ended or 0.0):
-            return usable
-        self._failed_start = path, failure.reason
-        return without(usable, path) if self._failed_start == before else usable
-
     async def _run_attempt(self) -> None:
         """Runs an attempt, then waits for any other ranks to end."""
         if self.failure is not None and self.failure.kind.is_race:
@@ -120,7 +109,8 @@ class Worker:
         self.follows_rank0 = self._is_done = False
         if self._group is None and self.newest is not None and (last := self.attempt) is not None:
             number = self.newest.task.first_attempt + 1
-            self.task = replace(self.task, checkpoints=self._usable_checkpoints(last, failure), first_attempt=number)
+            usable, left_out = self._failed_starts.usable_after(last, failure)
+            self.task = replace(self.task, checkpoints=usable, left_out=left_out, first_attempt=number)
         attempt = self._attempt = self._workplace.create_attempt(self._engine_slot, self)
         self._enter_waiting()
         outcome = await attempt.run()

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gmg_tui.model.text import clean
+from gmg_tui.model.text import TRACEBACK, clean
 from gmg_tui.scripts import torchrun
 from gmg_tui.scripts.genesis.output import line_patterns, tracebacks
 from gmg_tui.scripts.genesis.output.failure_signs import FailureKind, Sign, find_sign, sign_of, table
@@ -32,6 +32,8 @@ class Failure(NamedTuple):
     """One line; may be empty."""
     suspect: bool = False
     """True if a broken GPU may be the cause. Only `FailureKind.LOST`, or success of the job on another GPU, proves it."""
+    of_contents: bool = False
+    """True if the contents of a file that the script loaded are the cause, such as of a checkpoint of another kind."""
 
 
 class Tail:
@@ -70,6 +72,13 @@ _WATCHDOG = re.compile(rb"ProcessGroupNCCL's watchdog got stuck for (\d{1,9}) se
 _JOINED = re.compile(rb"Timed out after (\d{1,9}) seconds waiting for clients\. (\d{1,9})/(\d{1,9}) clients joined")
 """Seconds, ranks that joined, and size of the group (torch's `TCPStore.cpp`)."""
 _TENSORFLOW_INFO = re.compile(rb"[\d-]{10} [\d:.]{8,18}: I ")
+_LOAD_ERROR = re.compile(
+    rb"state.dict|size mismatch|parameter group|SafetensorError|PytorchStreamReader|UnpicklingError|[Ii]nvalid magic number"
+    rb"|BadZipFile|not a zip file"
+)
+"""Exceptions of loading calls."""
+_CONTENTS_ERROR = re.compile(rb"(?:[\w.]{1,100}\.)?(?:Key|Attribute|Type|Index)Error\b")
+"""Exceptions that unexpected contents cause, if the traceback has a call that loads."""
 _PREFIXES = (b"gmg:result ", b"gmg:fps ")
 """Prefixes of lines with a script's figures."""
 _NEGATIVE_STATUS = range(241, 253)
@@ -113,8 +122,20 @@ def explain(exit_code: int, tail: Sequence[bytes]) -> Failure:
         text = _describe_collective(sign, texts) or _with_cause(reason, cause)
         return Failure(sign.kind, text, sign.advice, sign.suspect)
     if exception is not None:
-        return Failure(FailureKind.SCRIPT, _one_line(reason), SEE_LOG)
+        return Failure(FailureKind.SCRIPT, _one_line(reason), SEE_LOG, of_contents=_is_of_contents(reason, lines))
     return Failure(FailureKind.UNKNOWN, _one_line(reason), "see the end of its log")
+
+
+def is_load_error(reason: str) -> bool:
+    """True for the exception of a call that loads a file."""
+    return _LOAD_ERROR.search(reason.encode()) is not None
+
+
+def _is_of_contents(reason: bytes, lines: Sequence[tracebacks.Line]) -> bool:
+    """True if an exception is due to a file's contents; all others may pass, such as of a taken port or an absent server."""
+    start = max((index for index, line in enumerate(lines) if line.text.startswith(TRACEBACK)), default=len(lines))
+    loads = any(b"load" in line.text or b"restore" in line.text for line in lines[start:])
+    return _LOAD_ERROR.search(reason) is not None or (loads and _CONTENTS_ERROR.match(reason) is not None)
 
 
 def uncaught_exception(tail: Sequence[bytes], *, main_ended_cleanly: bool = False) -> str | None:
