@@ -186,9 +186,8 @@ class _Headless:
 
     def _output_failed(self, error: OSError) -> None:
         self._output_error = error
-        if (
-            not self._interrupts
-        ):  # else the session is ending, and this process may be all that keeps its container alive
+        # While the session is ending, this process may be all that keeps its container alive.
+        if not self._interrupts:
             self._complete.set()
 
     def _check_output(self) -> None:

@@ -104,7 +104,7 @@ class Activity:
         self.pids = frozenset(proc.pid for proc in members)
 
     def _look_closer(self, members: list[Proc]) -> None:
-        """Reads the written bytes and the states of silent processes; of none, forgets them."""
+        """Reads the written bytes and the states of silent processes; for none, of those that print, forgets the bytes."""
         self._wants_cpu.append(any(_is_ready(Path(f"/proc/{proc.pid}/task")) for proc in members))
         self.is_starved = bool(members) and 2 * sum(self._wants_cpu) > len(self._wants_cpu)
         before, self._written_bytes = self._written_bytes, {}

@@ -17,11 +17,11 @@ class Card:
     awaited: str | None = None
     """The wait reason while others are using the GPU; None otherwise."""
     unready: str = ""
-    """The driver's last failure to answer."""
+    """The reason of the last pause, such as the driver's failure to answer."""
     paused_until: float = 0.0
-    """End of the pause after that failure, monotonic seconds."""
+    """End of that pause, monotonic seconds."""
     pause_s: float = 0.0
-    """Length of that pause; 0 once a job has ended there."""
+    """Length of that pause; 0 once a job has ended there without failing early."""
     early_failures: int = 0
     """Number of its last jobs in a row that failed early."""
     failed: list[int] = field(default_factory=list)

@@ -78,7 +78,7 @@ class SlotBoard:
             self._requeued = {job: other for job, other in self._requeued.items() if other is not card}
 
     def pause(self, slot: str, reason: str, *, was_healthy: bool = False) -> float:
-        """Pauses all slots of a GPU that does not answer or whose node was lost, longer each time. Returns the seconds."""
+        """Pauses all slots of a GPU on which no job can start or get further, longer each time. Returns the seconds."""
         card = self._card(self.slots[slot])
         longer_s = 0.0 if was_healthy else 2 * card.pause_s
         card.pause_s = min(max(_UNREADY_PAUSE_S, longer_s), _MAX_UNREADY_PAUSE_S)
