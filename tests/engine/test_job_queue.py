@@ -207,7 +207,7 @@ class Run:
         ]
         self.lead = JobRecord(number, "", state=WorkerState.FINISHED, ended=1.0)
         self.rerun_requested = self.stopped = False
-        self.group = self.stopped_worker = None
+        self.group = self.stopped_worker = self.edited_as = None
         self.started.append(number)
 
     async def run(self) -> None:

@@ -142,9 +142,11 @@ class QueueScheduler:
             reason = f"internal error ({type(error).__name__}: {error}); see engine.log"
             record = self._recorder.fail(run.slots[0], record, reason)
         finally:
-            if run.edited_as is not None:
-                self._recorder.write(self._queue.add_next(run.edited_as, before_nan(record.last)))
-            self._free(record, run.slots)
+            try:
+                if run.edited_as is not None:
+                    self._recorder.write(self._queue.add_next(run.edited_as, before_nan(record.last)))
+            finally:
+                self._free(record, run.slots)
 
     def _release(self, run: JobRun) -> JobRecord:
         """Releases a run that has ended. Returns the job's record, waiting again if the job has to rerun."""
@@ -152,8 +154,9 @@ class QueueScheduler:
         if unready is not None:
             worker, reason = unready
             was_healthy = worker.outcome is not None and worker.outcome.running_s >= HEALTHY_S
-            self.board.pause(worker.slot.name, reason, was_healthy=was_healthy)
+            pause_s = self.board.pause(worker.slot.name, reason, was_healthy=was_healthy)
             hold_s = self.board.hold(run.number, was_healthy=was_healthy)
+            asyncio.get_running_loop().call_later(max(pause_s, hold_s), self._wake.set)
             if hold_s > _MAX_TRIAL_HOLD_S and self.source is not None:
                 unready = None  # the search need not wait for this slot
         is_open = self.source is None or not self.source.ended
