@@ -252,7 +252,8 @@ class JobQueue:
             position = self.front_position if waiting else record.position
             return self._reopen(record, position=position, reason=None)
         if number not in waiting:
-            state = "has ended" if record.state.ended else "is running"
+            is_running = number in self._running
+            state = "has ended" if record.state.ended else "is running" if is_running else "is not queued yet"
             raise GmgError(f"job {number} ({record.name}) {state}; only waiting jobs can be skipped", 1)
         self._remove(record)
         skipped = self.records[number] = structs.replace(record, state=WorkerState.STOPPED, reason=SKIPPED)

@@ -222,6 +222,8 @@ async def test_an_edited_job_is_neither_edited_nor_restarted_while_it_ends(tmp_p
         for request in (run.client.edit(("cpu0",), (str(go),), {}), run.client.act(Action.RESTART, "cpu0")):
             with pytest.raises(GmgError, match="job 1 is being stopped: it continues as job 2"):
                 await request
+        with pytest.raises(GmgError, match=r"job 2 .* is not queued yet"):
+            await run.client.act_on_jobs(QueueAction.SKIP, 2)
         go.touch()
         await run.until(lambda _: run.worker("cpu0").job == 2)
         assert list(await run.jobs()) == ["job-1", "job-1-edit2"]
