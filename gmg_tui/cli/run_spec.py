@@ -17,6 +17,7 @@ from gmg_tui.cli.printing import note
 from gmg_tui.diagnosis.kinds import KINDS
 from gmg_tui.machine.folders import OpenFolder
 from gmg_tui.machine.gpu.selection import wants_free
+from gmg_tui.machine.ownership import changed_owner, public_components
 from gmg_tui.model import AlertAction, DdpSpec, JobRecord, NodesSpec, RestartMode, RunSpec, Session, StartMode, units
 from gmg_tui.model.errors import GmgError, suggest
 from gmg_tui.scripts import interpreter, torchrun
@@ -112,7 +113,9 @@ def create_session(
         raise
     host = os.uname().nodename
     location: dict[str, Any] = {"name": folder.name, "folder": str(folder), "socket": str(socket), "host": host}
-    return RunSpec(**program._asdict(), **location, **fields), new_folder
+    spec = RunSpec(**program._asdict(), **location, **fields)
+    makers = {uid for _, uid in public_components(*spec.start_paths) if uid is not None}
+    return structs.replace(spec, code_owners=tuple(sorted(makers))), new_folder
 
 
 def load_for_resume(options: Options, command: str, fixed: str) -> Session:
@@ -145,6 +148,8 @@ def load_for_resume(options: Options, command: str, fixed: str) -> Session:
     spec = structs.replace(spec, **changes, socket=str(sessions.socket_path(spec.name)))
     if not os.path.isdir(spec.cwd):
         raise GmgError(f"{spec.name} ran in {spec.cwd}, which no longer exists; recreate it", 1)
+    if (reason := changed_owner(spec.start_paths, spec.code_owners)) is not None:
+        raise GmgError(reason, 1)
     interpreter.check_python(spec.python)
     check_script(spec.script_path, spec.module)
     return structs.replace(session, spec=spec)

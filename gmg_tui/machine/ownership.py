@@ -56,6 +56,33 @@ def owners(*paths: str | Path) -> Iterator[tuple[Path, int]]:
                 yield component, status.st_uid
 
 
+def public_components(*paths: str | Path) -> Iterator[tuple[Path, int | None]]:
+    """Yields the components of these paths that any user could have created, as in `/tmp`, each with its owner's user ID.
+
+    The ID is None, and the path the whole one, if such a component is missing.
+    """
+    for path in paths:
+        is_public = False
+        try:
+            for component, status, _ in components(Path(path)):
+                if is_public:
+                    yield component, status.st_uid
+                is_public = stat.S_ISDIR(status.st_mode) and bool(status.st_mode & stat.S_IWOTH)
+        except OSError:
+            if is_public:
+                yield Path(path), None
+
+
+def changed_owner(paths: Iterable[str], known: Collection[int]) -> str | None:
+    """Returns the reason why code at `paths` must not run again: who is not `known` could have replaced it; else None."""
+    for component, uid in public_components(*paths):
+        if uid is None:
+            return f"{component} is missing, and any user could create it: not run"
+        if uid not in (0, os.getuid(), *known):
+            return f"{component} belongs to {user_name(uid)}, unlike when the session was started: not run; if you trust it, start a new session"
+    return None
+
+
 def marks(owned: Iterable[tuple[Path, int]]) -> list[str]:
     """Returns marks of the users in `owned` (see `owners`) for other machines, which compare them with `known_as`.
 

@@ -16,7 +16,15 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from gmg_tui.machine.ownership import OVERFLOW_ID, ambiguous_id, components, owners, unmapped_id, user_name
+from gmg_tui.machine.ownership import (
+    OVERFLOW_ID,
+    ambiguous_id,
+    components,
+    is_own_group,
+    owners,
+    unmapped_id,
+    user_name,
+)
 from gmg_tui.model import Attempt, Checkpoint, merge_checkpoints
 from gmg_tui.model.curves import is_training_loss
 
@@ -50,6 +58,9 @@ class Trust(NamedTuple):
             return "is being replaced"
         if status.st_mode & stat.S_IWOTH:
             return "can be changed by all users"
+        shared_with = {parent.st_gid for _, parent, _ in parents if _is_shared(parent)}
+        if status.st_mode & stat.S_IWGRP and not (is_own_group(status.st_gid) or status.st_gid in shared_with):
+            return "can be changed by its group, unlike its folder"
         trusted = {owner for _, owner in owners(*self.runs)}
         trusted |= _sharers(parent for _, parent, _ in parents)
         trusted -= {ambiguous_id()}

@@ -182,7 +182,10 @@ def commit_of(folder: str) -> str | None:
     settings = _git(root, environ, "rev-parse", "--git-common-dir")
     if settings is None or distrust(root / settings / "config", shared=True) is not None:
         return None
-    return _git(root, environ, "describe", "--always", "--dirty", "--exclude=*")
+    commit = _git(root, environ, "describe", "--always", "--exclude=*")
+    # `describe --dirty` would also run what the settings of submodules name.
+    changes = _git(root, environ, "diff", "--name-only", "--ignore-submodules=all", "HEAD")
+    return None if commit is None or changes is None else f"{commit}-dirty" if changes else commit
 
 
 def _git(folder: Path, environ: dict[str, str], *words: str) -> str | None:
@@ -191,7 +194,7 @@ def _git(folder: Path, environ: dict[str, str], *words: str) -> str | None:
         result = _run(("git", "-c", "core.fsmonitor=false", "-C", str(folder), *words), _GIT_TIMEOUT_S, environ)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return result.stdout.decode(errors="replace").strip() or None if result.returncode == 0 else None
+    return result.stdout.decode(errors="replace").strip() if result.returncode == 0 else None
 
 
 def own_version() -> str:

@@ -203,6 +203,18 @@ def test_a_summary_does_not_replace_what_another_users_link_leads_to(earlier: Ca
     assert ours.read_text() == "kept"
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="makes another user's folder")
+def test_a_sweep_runs_no_script_of_a_folder_that_another_user_has_made_since(
+    earlier: Callable[..., RunSpec], gmg: Gmg, folder: Path
+) -> None:
+    """Where all users may write, anyone can recreate a folder that was removed, as in /tmp after a reboot."""
+    earlier()
+    folder.parent.chmod(0o1777)
+    os.chown(folder, 65534, -1)
+    done = gmg("sweep", "--resume", "old")
+    assert done.stderr.startswith(f"gmg-tui: {folder} belongs to nobody, unlike when the session was started: not run")
+
+
 def test_an_interrupted_sweep_reports_how_to_continue(
     earlier: Callable[..., RunSpec], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -337,3 +337,19 @@ async def test_two_requests_to_stop_kill_no_worker_that_is_saving() -> None:
     store.give_up.assert_not_called()
     Supervisor.end(cast("Supervisor", supervisor), kill=True)
     store.give_up.assert_called_once_with()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.getuid() != 0, reason="makes another user's folder")
+async def test_no_attempt_runs_a_script_that_another_user_has_put_there_since(tmp_path: Path) -> None:
+    shared, ran = tmp_path / "shared", tmp_path / "ran"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    (script := shared / "sim.py").write_text(f"open({str(ran)!r}, 'a').write('x')")
+    async with running(spec_for(script=str(script))) as run:
+        await run.until_state("cpu0", WorkerState.FINISHED)
+        os.chown(script, 65534, -1)
+        await run.client.act(Action.RESTART, "cpu0")
+        await run.until_state("cpu0", WorkerState.FAILED)
+        assert f"{script} belongs to nobody, unlike when the session was started" in (run.worker("cpu0").reason or "")
+    assert ran.read_text() == "x"

@@ -213,6 +213,23 @@ def test_a_file_that_all_users_can_change_is_not_loaded(tmp_path: Path) -> None:
         assert _reason((Checkpoint(str(path), 1.0),)) == reason
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+def test_a_file_that_a_group_can_change_is_loaded_only_if_its_folder_is_shared_with_the_group(tmp_path: Path) -> None:
+    path = tmp_path / "runs" / "model.pt"
+    path.parent.mkdir()
+    path.write_bytes(b"state")
+    for item in (path, path.parent):
+        os.chown(item, -1, 65534)
+    for folder_mode, mode, reason in (
+        (0o2755, 0o664, "can be changed by its group, unlike its folder"),
+        (0o2755, 0o644, ""),
+        (0o2775, 0o664, ""),
+    ):
+        path.parent.chmod(folder_mode)
+        path.chmod(mode)
+        assert _reason((Checkpoint(str(path), 1.0),)).removeprefix(f"it started from the beginning: {path} ") == reason
+
+
 def test_a_pipe_is_not_opened_to_see_whether_it_is_a_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)

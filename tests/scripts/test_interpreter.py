@@ -143,8 +143,29 @@ def test_the_commit_of_a_folder_is_marked_dirty_if_files_differ(tmp_path: Path) 
         subprocess.run((*git, *words), check=True)
     commit = interpreter.commit_of(str(tmp_path))
     assert commit
+    os.utime(tmp_path / "sim.py", (1.0, 1.0))
+    assert interpreter.commit_of(str(tmp_path)) == commit, "only touched"
     (tmp_path / "sim.py").write_text("two")
     assert interpreter.commit_of(str(tmp_path)) == f"{commit}-dirty"
+
+
+@pytest.mark.slow
+def test_git_runs_no_program_that_the_settings_of_a_submodule_name(tmp_path: Path) -> None:
+    """Others may write to a submodule, such as one with data, but not to the repository."""
+    data, ran = tmp_path / "data", tmp_path / "ran"
+    data.mkdir()
+    for folder in (data, tmp_path):
+        git = ("git", "-C", str(folder), "-c", "user.name=me", "-c", "user.email=me@box")
+        (folder / "sim.py").write_text("one")
+        for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "one")):
+            subprocess.run((*git, *words), check=True)
+    (data / ".gitattributes").write_text("* filter=x")
+    (data / ".git/config").write_text(f'[filter "x"]\nclean = touch {ran}; cat\n')
+    (data / "sim.py").write_text("two")
+    commit = interpreter.commit_of(str(tmp_path))
+    assert commit
+    assert not commit.endswith("-dirty")
+    assert not ran.exists()
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ from gmg_tui.machine.cgroup import Memory, folders, usable_cpus
 from gmg_tui.machine.folders import make_private
 from gmg_tui.machine.gpu.driver import LATE_S, MAX_DRIVER_WAIT_S, Driver, timeout_text
 from gmg_tui.machine.gpu.egl import EglMap
-from gmg_tui.machine.ownership import refusal_of_any
+from gmg_tui.machine.ownership import changed_owner, refusal_of_any
 from gmg_tui.machine.processes import Scans
 from gmg_tui.model import Checkpoint, Gpu, Session, Slot
 from gmg_tui.model.errors import GmgError
@@ -201,13 +201,16 @@ class LocalHost:
         return result
 
     def _check_owners(self, env: Mapping[str, str], library_owners: Iterable[str] = ()) -> None:
-        """Raises `GmgError` if the files that workers run have other owners here than on the session's machine.
+        """Raises `GmgError` if the files that workers run have other owners than at the session's start, or on its machine.
 
         On a node's own scratch disk, for example, anyone may have created a user's missing folder. `env` is the workers'
         extra environment, and `library_owners` own what it names on the session's machine.
         """
         spec, agent = self.spec, self.spec.agent
-        assert agent is not None
+        if agent is None:
+            if (reason := changed_owner(spec.start_paths, spec.code_owners)) is not None:
+                raise GmgError(reason, 1)
+            return
         module, environ = spec.script if spec.module else None, os.environ | env
         caches.make_caches(environ, spec.cwd)
         reason = (
@@ -242,11 +245,10 @@ class LocalHost:
         values = {**values_for(slot, task.index, task.count, gpu_index), **task.values}
         args, env = tuple(fill(arg, values) for arg in task.args), task.env
         extra = {name: fill(value, values) for name, value in env.items()}
-        if self.spec.agent is not None:
-            libraries = library_paths(extra)
-            await self.await_disk(
-                "the disk with the script", lambda: self._check_owners(extra, task.library_owners), report, libraries
-            )
+        libraries = library_paths(extra)
+        await self.await_disk(
+            "the disk with the script", lambda: self._check_owners(extra, task.library_owners), report, libraries
+        )
         checkpoint, not_continued = await self._find_checkpoint(task, report)
         if checkpoint is not None:
             task = replace(task, checkpoints=relocate(task.checkpoints, checkpoint))
