@@ -36,8 +36,7 @@ def read(file: Path, command: str) -> Settings:
     """Returns the settings in `file` for `command`. Raises `GmgError` if it cannot be read or is invalid."""
     import msgspec  # only if there is a file
 
-    from gmg_tui.machine.files import open_for_reading
-    from gmg_tui.machine.toml import MAX_CHARACTERS, parse
+    from gmg_tui.machine import toml
 
     class _Tables(msgspec.Struct):
         keys: dict[str, str | tuple[str, ...]] = {}
@@ -45,8 +44,7 @@ def read(file: Path, command: str) -> Settings:
         themes: dict[str, dict[str, str]] = {}
 
     try:
-        with open_for_reading(file) as stream:
-            data = parse(stream.read(MAX_CHARACTERS + 1).decode())
+        data = toml.read(file)
         tables = msgspec.convert({name: data[name] for name in _OTHER_TABLES if name in data}, _Tables)
     except OSError as error:
         raise GmgError(f"cannot be read: {error.strerror}") from error

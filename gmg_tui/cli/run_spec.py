@@ -15,6 +15,7 @@ from msgspec import structs
 from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note
 from gmg_tui.diagnosis.kinds import KINDS
+from gmg_tui.machine.files import open_regular
 from gmg_tui.machine.folders import OpenFolder
 from gmg_tui.machine.gpu.selection import wants_free
 from gmg_tui.machine.ownership import changed_owner, public_components
@@ -212,7 +213,7 @@ def check_script(script: str, module: bool = False) -> None:
             raise GmgError(f"there is no script {path}; give the path of a Python file")
         if path.suffix not in _SCRIPT_SUFFIXES:
             raise GmgError(f"{script} is not a Python script; give the path of a Python file")
-        path.open("rb").close()
+        os.close(open_regular(path))
     except (OSError, ValueError) as error:
         raise GmgError(f"cannot read {script}: {getattr(error, 'strerror', None) or error}") from error
 

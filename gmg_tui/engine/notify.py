@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from gmg_tui.machine.ownership import changed_owner
 from gmg_tui.machine.processes import kill_group
 from gmg_tui.model import TERMINAL_NOTIFICATIONS, Occurrence, OccurrenceKind, RunSpec, Snapshot, WorkerState, units
 from gmg_tui.model.text import one_line
@@ -124,7 +125,10 @@ class Notifications:
         )
         try:
             try:
-                process = await start(cwd=self._spec.notify_cwd or self._spec.cwd)
+                cwd = self._spec.notify_cwd or self._spec.cwd
+                # Another user could have made the folder since, with what a relative path in the command names.
+                is_safe = changed_owner((cwd,), self._spec.code_owners) is None
+                process = await start(cwd=cwd if is_safe else "/")
             except OSError:  # the folder was removed
                 process = await start(cwd="/")
         except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: no thread can be started

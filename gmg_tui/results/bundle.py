@@ -96,13 +96,17 @@ def _versions(entry: sessions.SessionEntry) -> dict[str, Any]:
 
 
 def _mask_env(document: Any) -> Any:
-    """Returns a JSON document with the values of environment variables masked."""
+    """Returns a JSON document with the values of environment variables, and the commands of `--notify`, masked."""
     if isinstance(document, list):
         return [_mask_env(item) for item in document]
     if not isinstance(document, dict):
         return document
     return {
-        key: dict.fromkeys(value, MASK) if key in {"env", "extra_env"} and isinstance(value, dict) else _mask_env(value)
+        key: dict.fromkeys(value, MASK)
+        if key in {"env", "extra_env"} and isinstance(value, dict)
+        else [MASK for _ in value]  # the address of a webhook is a secret
+        if key == "notify" and isinstance(value, list)
+        else _mask_env(value)
         for key, value in document.items()
     }
 

@@ -179,22 +179,22 @@ def socket_path(name: str) -> Path:
     The folder is `$XDG_RUNTIME_DIR/gmg-tui`, or one in the temporary folder, or one in the state folder. Raises
     `GmgError` if none can be used.
     """
-    trouble, runtime = "", runtime_folder()
+    troubles, runtime = list[str](), runtime_folder()
     runtime_folders = [runtime / "gmg-tui"] if runtime is not None and os.path.isdir(runtime) else []
     fallback = sessions_folder().parent / "sockets"  # if another user has taken the name in the temporary folder
     shared = [folder / f"gmg-tui-{os.getuid()}" for folder in temporary_folders()]
     for folder in (*runtime_folders, *shared, fallback):
         path = folder / f"{name}.sock"
         if len(os.fsencode(path)) > _MAX_SOCKET_PATH_BYTES:
-            trouble = f"{path} is too long for a socket"
+            troubles.append(f"{path} is too long for a socket")
             continue
         try:
             make_own(folder)
         except OSError as error:
-            trouble = f"cannot use {folder}: {error.strerror}"
+            troubles.append(f"cannot use {folder}: {error.strerror}")
             continue
         return path
-    raise GmgError(f"no folder for the engine's socket: {trouble}; set XDG_RUNTIME_DIR", 1)
+    raise GmgError(f"no folder for the engine's socket: {'; '.join(troubles)}; set XDG_RUNTIME_DIR", 1)
 
 
 def socket_candidates(spec: RunSpec) -> Iterator[Path]:

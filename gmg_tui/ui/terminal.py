@@ -75,6 +75,12 @@ class TerminalDriver(LinuxDriver):
         redraw = partial(self._app.call_later, self._app.run_action, "app.redraw")
         signal.signal(signal.SIGCONT, lambda *_: self._loop.call_soon_threadsafe(redraw))
 
+    def run_input_thread(self) -> None:
+        """Reads keys until the exit. Skips input that is not UTF-8, which ends the reader of Textual 8.2.8."""
+        while not self.exit_event.is_set():
+            with contextlib.suppress(UnicodeDecodeError):
+                super().run_input_thread()
+
     def stop_application_mode(self) -> None:
         """Restores the terminal and the default signal handlers."""
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)

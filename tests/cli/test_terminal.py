@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -56,6 +57,18 @@ def test_a_session_is_detached_attached_and_stopped() -> None:
     terminal.expect(pexpect.EOF)
     assert terminal.wait() == 130
     assert sessions.find("far", running=False).folder.joinpath("summary.json").exists()
+
+
+def test_input_that_is_not_utf8_ends_no_screen() -> None:
+    terminal = _gmg("--cpu", "1", "--name", "latin1", WORKER, "--lines", "0", "--steady")
+    terminal.expect("Running at")
+    os.write(terminal.child_fd, "é".encode("latin-1") + b"x")
+    os.write(terminal.child_fd, b"q")
+    terminal.expect("Stop the workers")
+    terminal.send("x")
+    terminal.expect("1 stopped")
+    terminal.expect(pexpect.EOF)
+    assert terminal.wait() == 130
 
 
 def test_a_session_that_ends_while_attached_prints_its_table() -> None:

@@ -208,6 +208,9 @@ class LocalAttempt:
                 self._worker.set_wait_reason(f"ending {description}")
                 self._process.end(LEFTOVER_STEPS)
         await self._process.wait_for_end()
+        if anothers := self._process.anothers:
+            pids = ", ".join(str(pid) for pid, _ in sorted(anothers))
+            self.readings.left_behind = f"cannot end process {pids}: another user's"
 
     def _report_leftovers(self, description: str | None) -> None:
         self._has_leftovers = True

@@ -86,7 +86,7 @@ class Process:
         self._is_killing = False
         self._found_pids: set[int] = set()
         """PIDs found alive after the first signal."""
-        self._anothers: set[tuple[int, int]] = set()
+        self.anothers: set[tuple[int, int]] = set()
         """Keys of processes that refuse signals, as they have become another user's, for example with sudo."""
         self._open_pipes: list[Pipe] = []
         self._process: asyncio.subprocess.Process | None = None
@@ -186,7 +186,7 @@ class Process:
             return []
         # Once the first process is reaped, its PID may belong to another.
         leader = self.pid if self.exit_code is None or self.pid not in table.by_pid else None
-        return [proc for proc in table.members(leader, self.mark) if proc.key not in self._anothers]
+        return [proc for proc in table.members(leader, self.mark) if proc.key not in self.anothers]
 
     async def remaining(self) -> list[Proc] | None:
         """Returns this attempt's live processes from a fresh scan; None if too many files are open."""
@@ -294,7 +294,7 @@ class Process:
                 processes.send_signal(proc, signum)
             except PermissionError:
                 _log.info("process %d is another user's, and is left alone", proc.pid)
-                self._anothers.add(proc.key)
+                self.anothers.add(proc.key)
             except OSError as error:
                 _log.debug("process %d cannot be signalled: %s", proc.pid, error.strerror)  # too many open files
 

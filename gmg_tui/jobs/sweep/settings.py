@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Meta, Struct, structs
 
 from gmg_tui.jobs.argument_placeholders import JOB_NAMES, NAME_PATTERN, WORKER_NAMES, as_text
-from gmg_tui.machine.ownership import user_name
-from gmg_tui.machine.toml import parse as parse_toml
+from gmg_tui.machine import toml
+from gmg_tui.machine.ownership import public_components, user_name
 from gmg_tui.model import Value, units
 from gmg_tui.model.errors import GmgError, suggest
 
@@ -116,7 +116,7 @@ def read(path: str) -> Settings:
             raise GmgError(f"{path} is not a regular file; give the path of a TOML file")
         if file.suffix == ".py":
             raise GmgError(f"{path} is not an experiments file; without one: --set KEY=V1,V2 --script {path}")
-        tree = parse_toml(file.read_text("utf-8-sig"))
+        tree = toml.read(file)
     except FileNotFoundError as error:
         hint = "give a TOML file, or --set KEY=V1,V2 --script SCRIPT"
         raise GmgError(f"there is no experiments file {path}; {hint}") from error
@@ -134,13 +134,14 @@ def read(path: str) -> Settings:
 
 
 def _check_planted(file: Path, script: str) -> None:
-    """Raises `GmgError` if another user could have put the script beside the file, in a folder of all users such as `/tmp`."""
-    with suppress(OSError, IndexError):
-        owner = (file.parent / Path(script).parts[0]).lstat().st_uid
-        is_public = file.parent.stat().st_mode & stat.S_IWOTH
-        if is_public and owner not in (os.getuid(), 0, file.stat().st_uid):
-            by = f"belongs to {user_name(owner)}, who may have put it beside {file.name}"
-            raise GmgError(f"{file.parent / script} {by}; give the script's full path")
+    """Raises `GmgError` if another user could have put the script where the file names it, in a folder such as `/tmp`."""
+    trusted = {os.getuid(), 0}
+    with suppress(OSError):
+        trusted.add(file.stat().st_uid)
+    for component, owner in {*public_components(file.parent / script)} - {*public_components(file)}:
+        if owner is not None and owner not in trusted:
+            by = f"belongs to {user_name(owner)}, who may have put it where {file.name} names it"
+            raise GmgError(f"{component} {by}; give the script's full path")
 
 
 def from_options(options: Mapping[str, Any]) -> Settings:
@@ -192,7 +193,7 @@ def as_storable(value: Value) -> Value:
 
 def _parse_value(text: str) -> Value:
     try:
-        value = parse_toml(f"value = {text}")["value"] if "\n" not in text else text
+        value = toml.parse(f"value = {text}")["value"] if "\n" not in text else text
     except ValueError:
         return text
     return value if isinstance(value, bool | int | float | str) else text

@@ -227,6 +227,13 @@ def test_a_script_is_searched_beside_the_file_and_then_in_the_current_folder(
     assert read("../file/sweep.toml").script == "../file/sim.py"
 
 
+def test_of_a_huge_file_no_more_than_the_limit_is_read(tmp_path: Path) -> None:
+    with (tmp_path / "huge.toml").open("wb") as file:
+        file.truncate(1 << 42)
+    with pytest.raises(GmgError, match="it is larger than 16 MiB"):
+        read(str(tmp_path / "huge.toml"))
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
 def test_no_other_user_can_put_a_script_beside_a_file_in_a_folder_of_all_users(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -241,11 +248,21 @@ def test_no_other_user_can_put_a_script_beside_a_file_in_a_folder_of_all_users(
         shared.chmod(mode)
         os.chown(theirs, owner, -1)
         if is_refused:
-            with pytest.raises(GmgError, match=r"sim\.py belongs to daemon, who may have put it beside sweep\.toml"):
+            with pytest.raises(
+                GmgError, match=r"sim\.py belongs to daemon, who may have put it where sweep\.toml names it"
+            ):
                 read("../scratch/sweep.toml")
         else:
             assert read("../scratch/sweep.toml").script == "../scratch/sim.py"
     shared.chmod(0o1777)
+    (shared / "mine").mkdir()
+    for folder, script in ((shared / "mine", "../sim.py"), (shared, "mine/../sim.py")):
+        (folder / "sweep.toml").write_text(f"script = {script!r}\n")
+        with pytest.raises(
+            GmgError, match=r"sim\.py belongs to daemon, who may have put it where sweep\.toml names it"
+        ):
+            read(str(folder / "sweep.toml"))
+    write(shared, "")
     os.chown(shared / "sweep.toml", 1, -1)
     assert read("../scratch/sweep.toml").script == "../scratch/sim.py", "it comes with its file"
     (shared / "team" / "me").mkdir(parents=True)

@@ -28,6 +28,7 @@ print("https://host/x?token=qu3ry1&y=1", "environ['API_KEY'] = 'br4cket'", "http
 print("Cookie: sid=c00kie1; other=c00kie2")
 print("Proxy-Authorization: Negotiate neg0tiate", "Authorization: Basic bas1c0123")
 print("PASSWORD=//sl4shes", "authorization=Token t0ken12345678")
+print("https://hooks.slack.com/services/T0/B0/sl4ck12345", "https://api.telegram.org/bot1234567:telegr4m-0123456789abc/send")
 print("-----BEGIN PRIVATE KEY-----", "MIIE", "-----END PRIVATE KEY-----", "after", sep="\\n")
 """
 
@@ -48,6 +49,8 @@ def test_a_bundle_has_the_end_of_each_log_and_neither_secrets_nor_homes(
         "FLAG=1",
         "--env",
         "FILLED=literal-{i}-secret",
+        "--notify",
+        "true https://hooks.example.org/webh00k",
         "sim.py",
         "--api-key",
         "k3y",
@@ -83,6 +86,9 @@ def test_a_bundle_has_the_end_of_each_log_and_neither_secrets_nor_homes(
         "neg0tiate",
         "bas1c",
         "sl4shes",
+        "webh00k",
+        "sl4ck",
+        "telegr4m",
     ):
         assert not [name for name, text in texts.items() if secret in text], secret
     assert json.loads(texts["session.json"])["session"]["spec"]["env"] == dict.fromkeys(
