@@ -252,6 +252,7 @@ async def test_a_process_that_nothing_can_wait_for_is_killed(monkeypatch: pytest
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("adopting")
 async def test_a_process_that_has_become_another_users_keeps_nothing_from_being_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -275,7 +276,7 @@ async def test_a_process_that_has_become_another_users_keeps_nothing_from_being_
     monkeypatch.setattr(os, "killpg", refuse)
     await run.stop()
     assert left.is_running()
-    assert left.pid in {pid for pid, _ in run.process.anothers}, "reported as not ended"
+    assert [pid for pid, _ in run.process.anothers] == [left.pid], "reported as not ended"
     kill(left.pid, signal.SIGKILL)
 
     run = await Run().start("print('ready', flush=True); import time; time.sleep(60)")
