@@ -175,6 +175,9 @@ def is_own_group(gid: int) -> bool:
         return ambiguous_id() is None
     try:
         group, user = grp.getgrgid(gid), pwd.getpwuid(os.getuid())
-    except KeyError:
+        # Not getpwall: a directory service may take long to list all users.
+        accounts = [line.split(":") for line in Path("/etc/passwd").read_text("utf-8", "replace").splitlines()]
+    except (KeyError, OSError):
         return False
-    return group.gr_name == user.pw_name and not set(group.gr_mem) - {user.pw_name}
+    members = {*group.gr_mem, *(fields[0] for fields in accounts if fields[3:4] == [str(gid)])}
+    return group.gr_name == user.pw_name and not members - {user.pw_name}

@@ -60,21 +60,32 @@ def installed(python: str) -> dict[str, str]:
 
 
 def _active_pythons(environ: Mapping[str, str]) -> dict[str, str]:
-    """Returns the interpreters of the active environments, each with its variable."""
-    return {str(Path(environ[name], "bin", "python")): name for name in _ENVIRONMENT_KINDS if environ.get(name)}
+    """Returns the interpreters of the active environments, each with its variable.
+
+    An environment of another user counts only if it is on PATH: `sudo -E` and `su` keep the variable alone.
+    """
+    on_path, found = environ.get("PATH", "").split(":"), dict[str, str]()
+    for name in filter(environ.get, _ENVIRONMENT_KINDS):
+        folder = Path(environ[name], "bin")
+        if str(folder) in on_path or not any(uid not in (0, os.getuid()) for _, uid in owners(folder)):
+            found[str(folder / "python")] = name
+    return found
 
 
 def origin(python: str, environ: Mapping[str, str], given: str | None = None) -> str:
     """Returns the interpreter and the reason for its choice as text; `given` is an option or setting that names it."""
     if given is not None:
         return f"{python} ({given})"
-    if (variable := _active_pythons(environ).get(python)) is not None:
+    active = _active_pythons(environ)
+    if (variable := active.get(python)) is not None:
         of_owner = ""
         with suppress(OSError):  # the environment was removed
             owner = Path(environ[variable]).stat().st_uid
             of_owner = "" if owner in (os.getuid(), 0) else f" of {user_name(owner)}"
         return f"{python} (the active {_ENVIRONMENT_KINDS[variable]}{of_owner}, {variable})"
-    return f"{python} (gmg-tui's own)" if is_own(python) else python
+    ignored = [f"{name} is another user's, and not on PATH" for name in _ENVIRONMENT_KINDS if environ.get(name)]
+    notes = [*(["gmg-tui's own"] if is_own(python) else []), *(ignored if not active else [])]
+    return f"{python} ({'; '.join(notes)})" if notes else python
 
 
 def is_own(python: str) -> bool:

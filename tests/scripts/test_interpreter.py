@@ -247,9 +247,12 @@ def test_a_working_tree_of_a_repository_has_a_commit(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
-def test_the_owner_of_an_active_environment_is_named(tmp_path: Path) -> None:
+def test_another_users_environment_is_used_only_if_it_is_on_path_and_its_owner_is_named(tmp_path: Path) -> None:
     python = program(tmp_path / "bin/python")
     os.chown(tmp_path, 65534, -1)
-    assert "(the active virtualenv of nobody, VIRTUAL_ENV)" in interpreter.origin(
-        python, {"VIRTUAL_ENV": str(tmp_path)}
-    )
+    kept = {"VIRTUAL_ENV": str(tmp_path)}
+    assert interpreter.default_python(kept) == sys.executable, "sudo -E keeps the variable, but not PATH"
+    assert "VIRTUAL_ENV is another user's, and not on PATH" in interpreter.origin(sys.executable, kept)
+    active = kept | {"PATH": f"/bin:{tmp_path}/bin"}
+    assert interpreter.default_python(active) == python
+    assert "(the active virtualenv of nobody, VIRTUAL_ENV)" in interpreter.origin(python, active)

@@ -127,18 +127,18 @@ def read(path: str) -> Settings:
     settings = _convert(path, tree)
     if settings.script is not None and not settings.module:
         beside = file.parent / settings.script
-        if os.path.exists(beside):
-            _check_planted(file, settings.script)
-            return structs.replace(settings, script=str(beside))
+        folder = file.parent if os.path.exists(beside) else Path()
+        _check_planted(file, folder, settings.script)
+        return structs.replace(settings, script=str(folder / settings.script))
     return settings
 
 
-def _check_planted(file: Path, script: str) -> None:
+def _check_planted(file: Path, folder: Path, script: str) -> None:
     """Raises `GmgError` if another user could have put the script where the file names it, in a folder such as `/tmp`."""
     trusted = {os.getuid(), 0}
     with suppress(OSError):
         trusted.add(file.stat().st_uid)
-    for component, owner in {*public_components(file.parent / script)} - {*public_components(file)}:
+    for component, owner in {*public_components(folder / script)} - {*public_components(folder)}:
         if owner is not None and owner not in trusted:
             by = f"belongs to {user_name(owner)}, who may have put it where {file.name} names it"
             raise GmgError(f"{component} {by}; give the script's full path")

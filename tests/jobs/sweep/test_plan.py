@@ -262,6 +262,12 @@ def test_no_other_user_can_put_a_script_beside_a_file_in_a_folder_of_all_users(
             GmgError, match=r"sim\.py belongs to daemon, who may have put it where sweep\.toml names it"
         ):
             read(str(folder / "sweep.toml"))
+    write(tmp_path / "job", "")
+    (tmp_path / "job" / "sim.py").unlink(missing_ok=True)
+    monkeypatch.chdir(shared)
+    with pytest.raises(GmgError, match=r"sim\.py belongs to daemon"):
+        read("../job/sweep.toml")  # is not beside the file
+    monkeypatch.chdir(tmp_path / "job")
     write(shared, "")
     os.chown(shared / "sweep.toml", 1, -1)
     assert read("../scratch/sweep.toml").script == "../scratch/sim.py", "it comes with its file"
