@@ -71,6 +71,7 @@ class _Process:
         self.started = self.asked = self.has_ended = self.is_ending = self.is_entering = False
         self.ends: list[Sequence[Step]] = []
         self.left: list[Proc] = []
+        self.anothers = set[tuple[int, int]]()
         self.unkillable, self.may_start, self._reaped, self._gone = (asyncio.Event() for _ in range(4))
         self.code = 0
         self.cannot_start = False

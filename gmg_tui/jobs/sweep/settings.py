@@ -125,7 +125,7 @@ def read(path: str) -> Settings:
     except ValueError as error:
         raise GmgError(f"{path} is not TOML: {error}") from error
     settings = _convert(path, tree)
-    if settings.script is not None and not settings.module:
+    if settings.script is not None and not (settings.module or settings.script.startswith("/")):
         beside = file.parent / settings.script
         folder = file.parent if os.path.exists(beside) else Path()
         _check_planted(file, folder, settings.script)

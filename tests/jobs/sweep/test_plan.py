@@ -268,6 +268,8 @@ def test_no_other_user_can_put_a_script_beside_a_file_in_a_folder_of_all_users(
     with pytest.raises(GmgError, match=r"sim\.py belongs to daemon"):
         read("../job/sweep.toml")  # is not beside the file
     monkeypatch.chdir(tmp_path / "job")
+    (tmp_path / "job" / "sweep.toml").write_text(f"script = '{theirs}'")
+    assert read("sweep.toml").script == str(theirs), "named by its full path, as on the command line"
     write(shared, "")
     os.chown(shared / "sweep.toml", 1, -1)
     assert read("../scratch/sweep.toml").script == "../scratch/sim.py", "it comes with its file"
