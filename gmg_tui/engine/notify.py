@@ -97,8 +97,13 @@ class Notifications:
     async def _run_all(self) -> None:
         while self._waiting:
             occurrence = self._waiting.popleft()
-            errors = [(command, await self._run(command, occurrence)) for command in self._commands]
-            self._note("; ".join(f"--notify {command}: {error}" for command, error in errors if error) or None)
+            # Without the command, which may hold the secret address of a webhook: viewers and bug reports get this text.
+            errors = [
+                f"command {number}: {error}"
+                for number, command in enumerate(self._commands, 1)
+                if (error := await self._run(command, occurrence))
+            ]
+            self._note(f"--notify {'; '.join(errors)}" if errors else None)
 
     async def _run(self, command: str, occurrence: Occurrence) -> str | None:
         """Runs a command, and kills its leftover processes. Returns a short error; None if it succeeded."""
