@@ -5,6 +5,7 @@
 
 import os
 import re
+import stat
 from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -115,8 +116,21 @@ def create_session(
     host = os.uname().nodename
     location: dict[str, Any] = {"name": folder.name, "folder": str(folder), "socket": str(socket), "host": host}
     spec = RunSpec(**program._asdict(), **location, **fields)
-    makers = {uid for _, uid in public_components(*spec.start_paths) if uid is not None}
-    return structs.replace(spec, code_owners=tuple(sorted(makers))), new_folder
+    _warn_of_public_folder(spec)
+    return structs.replace(spec, code_owners=_public_owners(*spec.start_paths)), new_folder
+
+
+def _public_owners(*paths: str) -> tuple[int, ...]:
+    return tuple(sorted({uid for _, uid in public_components(*paths) if uid is not None}))
+
+
+def _warn_of_public_folder(spec: RunSpec) -> None:
+    """Prints a note if any user can add modules that the script imports."""
+    folder = interpreter.script_folder(spec)
+    with suppress(OSError):
+        if Path(folder).stat().st_mode & stat.S_IWOTH:
+            text = f"{folder} can be changed by all users, who can add modules that {spec.script} imports"
+            note(f"gmg-tui: {text}; use another folder")
 
 
 def load_for_resume(options: Options, command: str, fixed: str) -> Session:
@@ -143,6 +157,7 @@ def load_for_resume(options: Options, command: str, fixed: str) -> Session:
     changes = {field: fields[field] for field in changed}
     if "notify" in changes:
         changes["notify_cwd"] = fields["cwd"]
+        changes["code_owners"] = (*spec.code_owners, *_public_owners(fields["cwd"]))
     if options.given.get("virtual_local_rank") and spec.ddp is not None:
         changes["ddp"] = structs.replace(spec.ddp, virtual_local_rank=True)
     changes |= {"env": spec.env | fields["env"], "host": os.uname().nodename}

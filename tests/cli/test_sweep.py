@@ -14,6 +14,7 @@ from msgspec import structs
 from gmg_tui import session as sessions
 from gmg_tui.cli import launch
 from gmg_tui.cli.attach import conclude
+from gmg_tui.machine import ownership
 from gmg_tui.model import Attempt, RestartMode, RunSpec, Session, StartMode, SweepSpec, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import interpreter
@@ -213,6 +214,29 @@ def test_a_sweep_runs_no_script_of_a_folder_that_another_user_has_made_since(
     os.chown(folder, 65534, -1)
     done = gmg("sweep", "--resume", "old")
     assert done.stderr.startswith(f"gmg-tui: {folder} belongs to nobody, unlike when the session was started: not run")
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_script_in_a_folder_of_all_users_is_warned_of(gmg: Gmg, folder: Path) -> None:
+    text = (
+        f"gmg-tui: {folder} can be changed by all users, who can add modules that sim.py imports; use another folder\n"
+    )
+    assert text not in gmg("sweep", "sweep.toml").stderr
+    folder.chmod(0o1777)
+    assert text in gmg("sweep", "sweep.toml").stderr
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="makes another user's folder")
+def test_commands_given_on_resuming_are_run_in_the_folder_of_another_user(
+    earlier: Callable[..., RunSpec], spec_of: SpecOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier()
+    (theirs := tmp_path / "public" / "theirs").mkdir(parents=True)
+    theirs.parent.chmod(0o1777)
+    os.chown(theirs, 65534, -1)
+    monkeypatch.chdir(theirs)
+    spec = spec_of("sweep", "--resume", "old", "--notify", "./hook")
+    assert (spec.notify_cwd, ownership.changed_owner((spec.notify_cwd,), spec.code_owners)) == (str(theirs), None)
 
 
 def test_an_interrupted_sweep_reports_how_to_continue(
