@@ -11,7 +11,7 @@ from pathlib import Path
 
 import gmg_tui
 from gmg_tui.machine.folders import config_folder, distrust, home
-from gmg_tui.machine.ownership import marks, owners, user_name
+from gmg_tui.machine.ownership import administrators, marks, owners, user_name
 from gmg_tui.model import RunSpec, Versions
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import one_line
@@ -64,10 +64,11 @@ def _active_pythons(environ: Mapping[str, str]) -> dict[str, str]:
 
     An environment of another user counts only if it is on PATH: `sudo -E` and `su` keep the variable alone.
     """
-    on_path, found = environ.get("PATH", "").split(":"), dict[str, str]()
+    on_path, trusted = environ.get("PATH", "").split(":"), {*administrators(), os.getuid()}
+    found = dict[str, str]()
     for name in filter(environ.get, _ENVIRONMENT_KINDS):
         folder = Path(environ[name], "bin")
-        if str(folder) in on_path or not any(uid not in (0, os.getuid()) for _, uid in owners(folder)):
+        if str(folder) in on_path or trusted.issuperset(uid for _, uid in owners(folder)):
             found[str(folder / "python")] = name
     return found
 
