@@ -101,14 +101,15 @@ def _mask_env(document: Any) -> Any:
         return [_mask_env(item) for item in document]
     if not isinstance(document, dict):
         return document
-    return {
-        key: dict.fromkeys(value, MASK)
-        if key in {"env", "extra_env"} and isinstance(value, dict)
-        else [MASK for _ in value]  # the address of a webhook is a secret
-        if key == "notify" and isinstance(value, list)
-        else _mask_env(value)
-        for key, value in document.items()
-    }
+    return {key: _mask_field(key, value) for key, value in document.items()}
+
+
+def _mask_field(key: str, value: Any) -> Any:
+    if key in {"env", "extra_env"} and isinstance(value, dict):
+        return dict.fromkeys(value, MASK)
+    if key == "notify" and isinstance(value, list):  # the address of a webhook is a secret
+        return [MASK for _ in value]
+    return _mask_env(value)
 
 
 def _variable_values(entry: sessions.SessionEntry) -> set[str]:
