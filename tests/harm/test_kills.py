@@ -101,14 +101,15 @@ def _starts(folder: Path) -> Iterator[tuple[int, int]]:
 
 
 def test_killed_jobs_resume_from_their_newest_complete_checkpoints(file: Path) -> None:
-    rng, kills, options = random.Random(KILLS), 0, ("--cpu", "2", "--restart", "failure", "--max-restarts", "1000")
+    rng, killed, engines = random.Random(KILLS), list[list[int]](), 0
+    options = ("--cpu", "2", "--restart", "failure", "--max-restarts", "1000")
     start = [*COMMAND, "sweep", "--headless", *options, "--name", "kills", str(file)]
     resume = [*COMMAND, "sweep", "--headless", *options, "--resume", "kills"]
-    command, engines = start, 0
+    command = start
     while command:
         with subprocess.Popen(command, cwd=file.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
             command, engine_dies = [], False
-            while run.poll() is None and kills < KILLS and not engine_dies:
+            while run.poll() is None and len(killed) < KILLS and not engine_dies:
                 with suppress(subprocess.TimeoutExpired):
                     run.wait(rng.uniform(0.3, 1.5))
                 live = [pid for job in _jobs() if job.state.live and (pid := job.last.pid) and _is_training(pid)]
@@ -118,10 +119,11 @@ def test_killed_jobs_resume_from_their_newest_complete_checkpoints(file: Path) -
                     continue
                 if run.poll() is not None or not live:
                     continue
-                what, kills = rng.choice(("worker", "engine", "both")), kills + 1
+                what = rng.choice(("worker", "engine", "both"))
                 engine_dies = what != "worker"
                 pids = [engine] if engine_dies else []
                 pids += [rng.choice(live)] if what != "engine" else []
+                killed.append(pids)
                 for pid in pids:
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
@@ -130,8 +132,12 @@ def test_killed_jobs_resume_from_their_newest_complete_checkpoints(file: Path) -
                 command, engines = resume, engines + 1
                 wait_until(lambda: find("kills", running=False).state != "running")
     jobs = _jobs()
-    assert [(job.state, job.reason) for job in jobs] == [(WorkerState.FINISHED, None)] * JOBS
-    assert kills
+    assert len(jobs) == JOBS
+    for job in jobs:
+        # A worker that was killed after its script's end does not run again: below, its iterations must be complete.
+        was_killed = job.state is WorkerState.FAILED and any(job.last.pid in pids for pids in killed)
+        assert was_killed or (job.state, job.reason) == (WorkerState.FINISHED, None)
+    assert killed
     lost = []
     for job in jobs:
         folder = file.parent / job.name
@@ -140,5 +146,5 @@ def test_killed_jobs_resume_from_their_newest_complete_checkpoints(file: Path) -
         assert done[-1] == ITERATIONS - 1
         lost += [best - first for first, best in _starts(folder)]
         assert all(first <= best for first, best in _starts(folder)), "resumed from an incomplete file"
-    print(f"{kills} kills, {engines} of the engine; iterations repeated at each start: {lost}")
+    print(f"{len(killed)} kills, {engines} of the engine; iterations repeated at each start: {lost}")
     assert in_process("report", "kills").returncode == 0
