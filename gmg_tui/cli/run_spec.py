@@ -19,7 +19,7 @@ from gmg_tui.diagnosis.kinds import KINDS
 from gmg_tui.machine.files import open_regular
 from gmg_tui.machine.folders import OpenFolder
 from gmg_tui.machine.gpu.selection import wants_free
-from gmg_tui.machine.ownership import changed_owner, public_components
+from gmg_tui.machine.ownership import changed_owner, path_owners
 from gmg_tui.model import AlertAction, DdpSpec, JobRecord, NodesSpec, RestartMode, RunSpec, Session, StartMode, units
 from gmg_tui.model.errors import GmgError, suggest
 from gmg_tui.scripts import interpreter, torchrun
@@ -117,11 +117,7 @@ def create_session(
     location: dict[str, Any] = {"name": folder.name, "folder": str(folder), "socket": str(socket), "host": host}
     spec = RunSpec(**program._asdict(), **location, **fields)
     _warn_of_public_folder(spec)
-    return structs.replace(spec, code_owners=_public_owners(*spec.start_paths)), new_folder
-
-
-def _public_owners(*paths: str) -> tuple[int, ...]:
-    return tuple(sorted({uid for _, uid in public_components(*paths) if uid is not None}))
+    return structs.replace(spec, path_owners=path_owners(*interpreter.start_paths(spec))), new_folder
 
 
 def _warn_of_public_folder(spec: RunSpec) -> None:
@@ -157,14 +153,14 @@ def load_for_resume(options: Options, command: str, fixed: str) -> Session:
     changes = {field: fields[field] for field in changed}
     if "notify" in changes:
         changes["notify_cwd"] = fields["cwd"]
-        changes["code_owners"] = (*spec.code_owners, *_public_owners(fields["cwd"]))
+        changes["path_owners"] = path_owners(fields["cwd"]) | spec.path_owners
     if options.given.get("virtual_local_rank") and spec.ddp is not None:
         changes["ddp"] = structs.replace(spec.ddp, virtual_local_rank=True)
     changes |= {"env": spec.env | fields["env"], "host": os.uname().nodename}
     spec = structs.replace(spec, **changes, socket=str(sessions.socket_path(spec.name)))
     if not os.path.isdir(spec.cwd):
         raise GmgError(f"{spec.name} ran in {spec.cwd}, which no longer exists; recreate it", 1)
-    if (reason := changed_owner(spec.start_paths, spec.code_owners)) is not None:
+    if (reason := changed_owner(interpreter.start_paths(spec), spec.path_owners)) is not None:
         raise GmgError(reason, 1)
     interpreter.check_python(spec.python)
     check_script(spec.script_path, spec.module)

@@ -132,7 +132,7 @@ class Notifications:
             try:
                 cwd = self._spec.notify_cwd or self._spec.cwd
                 # Another user could have made the folder since, with what a relative path in the command names.
-                is_safe = changed_owner((cwd,), self._spec.code_owners) is None
+                is_safe = changed_owner((cwd,), self._spec.path_owners) is None
                 process = await start(cwd=cwd if is_safe else "/")
             except OSError:  # the folder was removed
                 process = await start(cwd="/")

@@ -8,7 +8,7 @@ import grp
 import os
 import pwd
 import stat
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -73,12 +73,20 @@ def public_components(*paths: str | Path) -> Iterator[tuple[Path, int | None]]:
                 yield Path(path), None
 
 
-def changed_owner(paths: Iterable[str], known: Collection[int]) -> str | None:
-    """Returns the reason why code at `paths` must not run again: who is not `known` could have replaced it; else None."""
+def path_owners(*paths: str) -> dict[str, int]:
+    """Returns the owners' user IDs of the existing components of these paths that any user could have created."""
+    return {str(component): uid for component, uid in public_components(*paths) if uid is not None}
+
+
+def changed_owner(paths: Iterable[str], known: Mapping[str, int]) -> str | None:
+    """Returns the reason why code at `paths` must not run: another than the `known` owner could have replaced it; else None.
+
+    `known` are the results of an earlier `path_owners`.
+    """
     for component, uid in public_components(*paths):
         if uid is None:
             return f"{component} is missing, and any user could create it: not run"
-        if uid not in (0, os.getuid(), *known):
+        if uid not in (0, os.getuid(), known.get(str(component))):
             return f"{component} belongs to {user_name(uid)}, unlike when the session was started: not run; if you trust it, start a new session"
     return None
 

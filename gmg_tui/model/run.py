@@ -133,8 +133,8 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     notify: tuple[str, ...] = ()
     notify_cwd: str = ""
     """Folder in which `notify` was given when the session was resumed; empty for `cwd`."""
-    code_owners: tuple[int, ...] = ()
-    """User IDs of those who had made the files that workers run, or their folders, where any user can, as in `/tmp`."""
+    path_owners: dict[str, int] = {}
+    """User IDs of the owners of what any user could have created, as in `/tmp`, of the paths that workers or commands use."""
     host: str = ""
     """Name of its machine (`uname -n`): several machines may share the state folder."""
 
@@ -147,16 +147,6 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     def script_path(self) -> str:
         """The path of the script, or the name of the module."""
         return self.script if self.module else f"{PurePath(self.cwd, self.script)}"
-
-    @property
-    def code_paths(self) -> tuple[str, ...]:
-        """Paths of the code that workers run: the interpreter, and the script or the folder of the module."""
-        return (self.python, self.cwd if self.module else self.script_path)
-
-    @property
-    def start_paths(self) -> tuple[str, ...]:
-        """`code_paths`, and the folder in which workers start."""
-        return (*self.code_paths, self.cwd)
 
 
 class Allocation(Struct, frozen=True, omit_defaults=True):

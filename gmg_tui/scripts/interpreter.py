@@ -45,7 +45,9 @@ def default_python(environ: Mapping[str, str]) -> str:
     active = next((python for python in _active_pythons(environ) if os.access(python, os.X_OK)), None)
     if active is not None:
         return active
-    pythons = (shutil.which(name, path=environ.get("PATH")) for name in ("python", "python3"))
+    # An empty or relative folder would find programs in the current folder, which may be another user's.
+    folders = ":".join(folder for folder in environ.get("PATH", "").split(":") if folder.startswith("/"))
+    pythons = (shutil.which(name, path=folders) for name in ("python", "python3"))
     first = next(filter(None, pythons), sys.executable)
     lacks_genesis = _GENESIS not in installed(sys.executable)
     return first if lacks_genesis and _GENESIS in installed(first) else sys.executable
@@ -144,7 +146,20 @@ def import_paths_of(python: str, folder: str, module: str | None, env: Mapping[s
 
 def script_folder(spec: RunSpec) -> str:
     """Returns the folder that Python puts first in the import path of a session's workers."""
-    return spec.cwd if spec.module else os.path.dirname(os.path.realpath(spec.script_path))  # noqa: PTH120 - as Python
+    script = os.path.realpath(spec.script_path)
+    return spec.cwd if spec.module else script if os.path.isdir(script) else os.path.dirname(script)  # noqa: PTH120 - as Python
+
+
+def code_paths(spec: RunSpec) -> tuple[str, ...]:
+    """Returns the paths of the code that workers run: the interpreter, and the script or the folder of the module."""
+    is_folder = not spec.module and os.path.isdir(spec.script_path)
+    script = f"{spec.script_path}/__main__.py" if is_folder else spec.script_path
+    return (spec.python, spec.cwd if spec.module else script)
+
+
+def start_paths(spec: RunSpec) -> tuple[str, ...]:
+    """Returns `code_paths`, and the folder in which workers start."""
+    return (*code_paths(spec), spec.cwd)
 
 
 def library_paths(env: Mapping[str, str]) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ def test_arguments_after_the_script_belong_to_the_script(
 
 
 def _options(spec: RunSpec) -> dict[str, Any]:
-    unset = {"name", "folder", "socket", "script", "args", "cwd", "python", "code_owners", "host", "cpu"}
+    unset = {"name", "folder", "socket", "script", "args", "cwd", "python", "path_owners", "host", "cpu"}
     return {name: getattr(spec, name) for name in spec.__struct_fields__ if name not in unset}
 
 

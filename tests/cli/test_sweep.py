@@ -18,6 +18,7 @@ from gmg_tui.machine import ownership
 from gmg_tui.model import Attempt, RestartMode, RunSpec, Session, StartMode, SweepSpec, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import interpreter
+from gmg_tui.scripts.interpreter import start_paths
 from gmg_tui.session import STORE, SUMMARY
 from gmg_tui.session.store import reader
 from gmg_tui.session.store.writer import StoreWriter
@@ -101,8 +102,8 @@ def earlier(spec_of: SpecOf, monkeypatch: pytest.MonkeyPatch) -> Callable[..., R
     """A sweep that an engine has started and left; its interpreter is not checked again."""
     monkeypatch.setattr("gmg_tui.scripts.interpreter.check_python", lambda path: path)
 
-    def begin(*words: str, ended: bool = True) -> RunSpec:
-        spec = spec_of("sweep", "sweep.toml", "--name", "old", *words)
+    def begin(*words: str, file: Path = Path("sweep.toml"), ended: bool = True) -> RunSpec:
+        spec = spec_of("sweep", str(file), "--name", "old", *words)
         session = Session(spec, (), 1, time.time(), "0", "id")
         sessions.write_record(sessions.Record(session, (), time.time() if ended else None))
         return spec
@@ -226,6 +227,19 @@ def test_a_script_in_a_folder_of_all_users_is_warned_of(gmg: Gmg, folder: Path) 
     assert text in gmg("sweep", "sweep.toml").stderr
 
 
+@pytest.mark.usefixtures("asked")
+@pytest.mark.skipif(os.getuid() != 0, reason="makes another user's file")
+def test_a_script_that_is_a_folder_is_checked_like_its_main_file(gmg: Gmg, spec_of: SpecOf, folder: Path) -> None:
+    (folder / "app").mkdir()
+    (main := folder / "app" / "__main__.py").touch()
+    (folder / "app.toml").write_text("script = 'app'\n[grid]\na = [1]\n")
+    (folder / "app").chmod(0o1777)
+    assert f"{folder}/app can be changed by all users" in gmg("sweep", "app.toml").stderr
+    spec = spec_of("sweep", "app.toml")
+    os.chown(main, 65534, -1)
+    assert f"{main} belongs to nobody" in (ownership.changed_owner(start_paths(spec), spec.path_owners) or "")
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="makes another user's folder")
 def test_commands_given_on_resuming_are_run_in_the_folder_of_another_user(
     earlier: Callable[..., RunSpec], spec_of: SpecOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -236,7 +250,23 @@ def test_commands_given_on_resuming_are_run_in_the_folder_of_another_user(
     os.chown(theirs, 65534, -1)
     monkeypatch.chdir(theirs)
     spec = spec_of("sweep", "--resume", "old", "--notify", "./hook")
-    assert (spec.notify_cwd, ownership.changed_owner((spec.notify_cwd,), spec.code_owners)) == (str(theirs), None)
+    assert (spec.notify_cwd, ownership.changed_owner((spec.notify_cwd,), spec.path_owners)) == (str(theirs), None)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="makes another user's folder")
+@pytest.mark.parametrize("options", [(), ("--notify", "bell")])
+def test_the_owner_of_one_folder_may_not_replace_another(
+    earlier: Callable[..., RunSpec], gmg: Gmg, folder: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    (theirs := folder.with_name("theirs")).mkdir()
+    folder.parent.chmod(0o1777)
+    os.chown(theirs, 65534, -1)
+    monkeypatch.chdir(theirs)
+    earlier(file=folder / "sweep.toml")
+    os.chown(folder, 65534, -1)
+    monkeypatch.chdir(folder)
+    done = gmg("sweep", "--resume", "old", *options)
+    assert done.stderr.startswith(f"gmg-tui: {folder} belongs to nobody, unlike when the session was started: not run")
 
 
 def test_an_interrupted_sweep_reports_how_to_continue(

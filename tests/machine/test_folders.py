@@ -25,7 +25,7 @@ from gmg_tui.machine.folders import (
     remove_tree,
     write_own,
 )
-from gmg_tui.machine.ownership import changed_owner, marks, owners, public_components, refusal
+from gmg_tui.machine.ownership import changed_owner, marks, owners, path_owners, refusal
 from gmg_tui.scripts.genesis.caches import kernel_cache_use
 from gmg_tui.scripts.probe import SITE
 from gmg_tui.scripts.probe import folders as probe_folders
@@ -392,14 +392,14 @@ def test_code_in_a_folder_of_all_users_is_not_run_again_if_another_user_may_have
     script = shared / "run" / "sim.py"
     script.parent.mkdir()
     script.touch()
-    assert changed_owner((str(script),), ()) is None
+    assert changed_owner((str(script),), {}) is None
     os.chown(script, STRANGER, -1)
-    assert changed_owner((str(script),), ()) is None, "only this user could have put it there"
+    assert changed_owner((str(script),), {}) is None, "only this user could have put it there"
     os.chown(script.parent, STRANGER, -1)
-    assert f"{script.parent} belongs to nobody" in (changed_owner((str(script),), ()) or "")
-    known = [uid for _, uid in public_components(script) if uid is not None]
-    assert known[-1] == STRANGER
+    assert f"{script.parent} belongs to nobody" in (changed_owner((str(script),), {}) or "")
+    known = path_owners(str(script))
+    assert known[str(script.parent)] == STRANGER
     assert changed_owner((str(script),), known) is None, "as when the session was started"
     shutil.rmtree(script.parent)
     assert f"{script} is missing, and any user could create it" in (changed_owner((str(script),), known) or "")
-    assert changed_owner(("/gone/sim.py",), ()) is None
+    assert changed_owner(("/gone/sim.py",), {}) is None

@@ -36,6 +36,9 @@ def test_a_python_on_the_path_is_used_if_only_that_has_genesis(tmp_path: Path, m
     assert interpreter.default_python(path) == own
     (tmp_path / "container/local/lib/python3.12/dist-packages/genesis_world-1.4.5.dist-info").mkdir(parents=True)
     assert interpreter.default_python(path) == other
+    monkeypatch.chdir(tmp_path / "container" / "bin")
+    for current in ("", "."):
+        assert interpreter.default_python({"PATH": f"/none:{current}"}) == own, "another user's python, perhaps"
     (tmp_path / "own/lib/python3.12/site-packages/genesis_world-1.4.5.dist-info").mkdir(parents=True)
     assert interpreter.default_python(path) == own
 

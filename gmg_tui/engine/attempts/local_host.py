@@ -38,7 +38,14 @@ from gmg_tui.scripts.checkpoints import Trust, newest_intact, relocate
 from gmg_tui.scripts.genesis import caches
 from gmg_tui.scripts.genesis.caches import PhaseTimes, ScriptTimes
 from gmg_tui.scripts.genesis.environ import Environment, thread_share, worker_environment
-from gmg_tui.scripts.interpreter import import_paths_of, installed, library_paths, script_folder
+from gmg_tui.scripts.interpreter import (
+    code_paths,
+    import_paths_of,
+    installed,
+    library_paths,
+    script_folder,
+    start_paths,
+)
 from gmg_tui.scripts.probe.counts import Counts
 from gmg_tui.scripts.probe.folders import make_folders
 from gmg_tui.scripts.readers import formats
@@ -208,13 +215,13 @@ class LocalHost:
         """
         spec, agent = self.spec, self.spec.agent
         if agent is None:
-            if (reason := changed_owner(spec.start_paths, spec.code_owners)) is not None:
+            if (reason := changed_owner(start_paths(spec), spec.path_owners)) is not None:
                 raise GmgError(reason, 1)
             return
         module, environ = spec.script if spec.module else None, os.environ | env
         caches.make_caches(environ, spec.cwd)
         reason = (
-            refusal_of_any(spec.code_paths, agent.owners)
+            refusal_of_any(code_paths(spec), agent.owners)
             or refusal_of_any((spec.cwd,), (*agent.owners, *agent.cwd_owners))
             or refusal_of_any(agent.import_paths, agent.owners, optional=True)
             or refusal_of_any(library_paths(env), (*agent.owners, *library_owners), optional=True)
@@ -335,10 +342,12 @@ class LocalHost:
         if not task.resume_args or not task.checkpoints:
             return None, None
         saved, disk = task.checkpoints, "the disk with the checkpoints"
-        trust = Trust(self.spec.code_paths, (sessions.RECORD, sessions.ENGINE_LOG))
-        found = await self.await_disk(disk, lambda: newest_intact(saved, trust), report, saved)
+        found = await self.await_disk(disk, lambda: newest_intact(saved, self._trust()), report, saved)
         advice = "" if self.spec.agent is None else "; save to a disk that all machines share"
         return (None, found + advice) if isinstance(found, str) else (found, None)
+
+    def _trust(self) -> Trust:
+        return Trust(code_paths(self.spec), (sessions.RECORD, sessions.ENGINE_LOG))
 
     async def _visible_devices(self, slots: tuple[Slot, ...], report: Report) -> tuple[str, ...]:
         """Returns the names of these slots' GPUs for `CUDA_VISIBLE_DEVICES`."""

@@ -123,7 +123,7 @@ class Fleet:
         texts = (path for path in imports if path == path.encode(errors="replace").decode())
         self._import_paths = tuple(filter(os.path.exists, texts))
         caches = map(str, cache_folders(os.environ | spec.env, spec.cwd))
-        paths = *spec.code_paths, *self._import_paths, *interpreter.library_paths(spec.env), *caches
+        paths = *interpreter.code_paths(spec), *self._import_paths, *interpreter.library_paths(spec.env), *caches
         self._owners = tuple(marks(owners(*paths)))
         self._cwd_owners = tuple(marks(owners(spec.cwd)))
 
