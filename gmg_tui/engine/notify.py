@@ -6,8 +6,8 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 
+from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.ownership import changed_owner
 from gmg_tui.machine.processes import kill_group
 from gmg_tui.model import TERMINAL_NOTIFICATIONS, Occurrence, OccurrenceKind, RunSpec, Snapshot, WorkerState, units
@@ -18,6 +18,11 @@ FINISH_TIMEOUT_S = 2 * COMMAND_TIMEOUT_S
 """Time limit for all remaining commands at the end of a session."""
 _END_TIMEOUT_S = 5.0
 """Time limit for the end of a killed command."""
+_DISK_TIMEOUT_S = 5.0
+"""Time limit for the disk with the commands' folder."""
+_COMMAND = "GMG_NOTIFY"
+_SCRIPT = f'cd -- "$1" 2> /dev/null || cd /; set -- "${_COMMAND}"; unset {_COMMAND}; eval "$1"'
+"""Runs the command in an environment variable, as `ps` shows arguments to all users, in a folder if that exists."""
 MAX_EVENTS = 1000
 _MAX_OCCURRENCES = 16
 """Maximum occurrences in a snapshot; a client further behind misses some."""
@@ -41,6 +46,7 @@ class Notifications:
         self._spec, self._note = spec, note
         self._commands = [command for command in spec.notify if command not in TERMINAL_NOTIFICATIONS]
         self._waiting: deque[Occurrence] = deque()
+        self._checking: asyncio.Task[str | None] | None = None
         self._task: asyncio.Task[None] | None = None
 
     def add(
@@ -119,23 +125,16 @@ class Notifications:
             "GMG_TEXT": occurrence.text,
         }
         devnull = asyncio.subprocess.DEVNULL
-        start = partial(
-            asyncio.create_subprocess_shell,
-            *(command,),
-            stdin=devnull,
-            stdout=devnull,
-            stderr=devnull,
-            env={**os.environ, **variables},
-            start_new_session=True,
-        )
         try:
-            try:
-                cwd = self._spec.notify_cwd or self._spec.cwd
-                # Another user could have made the folder since, with what a relative path in the command names.
-                is_safe = changed_owner((cwd,), self._spec.path_owners) is None
-                process = await start(cwd=cwd if is_safe else "/")
-            except OSError:  # the folder was removed
-                process = await start(cwd="/")
+            process = await asyncio.create_subprocess_exec(
+                *("/bin/sh", "-c", _SCRIPT, "sh", await self._choose_folder()),
+                stdin=devnull,
+                stdout=devnull,
+                stderr=devnull,
+                cwd="/",
+                env={**os.environ, **variables, _COMMAND: command},
+                start_new_session=True,
+            )
         except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: no thread can be started
             return f"cannot be run: {error}"
         try:
@@ -149,6 +148,15 @@ class Notifications:
                 async with asyncio.timeout(_END_TIMEOUT_S):
                     await process.wait()
         return None if code == 0 else f"exit code {code}"
+
+    async def _choose_folder(self) -> str:
+        """Returns the commands' folder; `/` if its disk does not answer, or another user could have made it since."""
+        folder = self._spec.notify_cwd or self._spec.cwd
+        if self._checking is None or self._checking.done():  # else the disk has not answered since
+            check = in_daemon_thread(changed_owner, (folder,), self._spec.path_owners)
+            self._checking = asyncio.create_task(check, name="notify's folder")
+        answered, _ = await asyncio.wait([self._checking], timeout=_DISK_TIMEOUT_S)
+        return folder if answered and self._checking.result() is None else "/"
 
 
 def describe_result(snapshot: Snapshot) -> str:

@@ -117,6 +117,8 @@ class _Headless:
                     raise GmgError(sessions.engine_lost_text(self._session, event.reason), 1)
 
     def _show(self, snapshot: Snapshot) -> None:
+        if self._complete.is_set():
+            return  # another client continues the session in this moment: its earlier end is reported
         self._snapshot = snapshot
         self._out.write(*self._reporter.report_changes(snapshot))
         if snapshot.tuning is not None:

@@ -21,6 +21,8 @@ KNOWN_FORMS = (
 """Matches secrets with a known form."""
 _unmasked = False
 _ENV_OPTION = re.compile(rb"(?<=\0)(?:--env=|--env\0)([^=\0]+)=([^\0]+)")
+_NOTIFY_OPTION = re.compile(rb"(?<=\0)(?:--notify=|--notify\0)([^\0]* [^\0]*)")
+"""Matches a command with arguments, such as the address of a webhook."""
 
 
 def disable_masking() -> None:
@@ -51,14 +53,18 @@ def unmask(variables: Mapping[str, str], original: Mapping[str, str]) -> dict[st
 
 
 def hide_arguments() -> None:
-    """Overwrites values of `--env` that may be secrets in the kernel's copy of the arguments (proc(5))."""
+    """Overwrites what may be secrets, of `--env` and `--notify`, in the kernel's copy of the arguments (proc(5))."""
     with suppress(OSError, ValueError, IndexError):
         stat = Path("/proc/self/stat").read_text("ascii", "replace").rpartition(")")[2].split()
         start, end = int(stat[45]), int(stat[46])  # arg_start and arg_end
         with Path("/proc/self/mem").open("r+b", buffering=0) as memory:
             memory.seek(start)
-            for match in _ENV_OPTION.finditer(memory.read(end - start)):
+            arguments = memory.read(end - start)
+            hidden = [match.span(1) for match in _NOTIFY_OPTION.finditer(arguments)]
+            for match in _ENV_OPTION.finditer(arguments):
                 name, value = (group.decode(errors="replace") for group in match.groups())
                 if mask_value(name, value) == MASK:
-                    memory.seek(start + match.start(2))
-                    memory.write(b"*" * len(match[2]))
+                    hidden.append(match.span(2))
+            for first, last in hidden:
+                memory.seek(start + first)
+                memory.write(b"*" * (last - first))

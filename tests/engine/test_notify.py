@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -113,6 +114,34 @@ async def test_a_notification_does_not_need_the_folder_that_a_script_has_removed
         await run.leave()
         await run.process.wait()
     assert (tmp_path / "seen").read_text() == f"{tmp_path}\n"
+
+
+async def test_a_command_is_neither_shown_by_ps_nor_inherited(tmp_path: Path) -> None:
+    command = f"tr '\\0' ' ' < /proc/$$/cmdline > {tmp_path}/shown; env > {tmp_path}/env; : s3cret"
+    async with running(spec_for("--lines", "1", notify=(command,), cwd=str(tmp_path))) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+        await run.leave()
+        await run.process.wait()
+    shown = (tmp_path / "shown").read_text()
+    assert (shown.startswith("/bin/sh -c "), "s3cret" in shown) == (True, False)
+    assert "s3cret" not in (tmp_path / "env").read_text()
+
+
+async def test_commands_run_elsewhere_while_the_disk_of_their_folder_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, hung = tmp_path / "seen", threading.Event()
+    monkeypatch.setattr(module, "changed_owner", lambda *_: hung.wait())
+    monkeypatch.setattr(module, "_DISK_TIMEOUT_S", 0.1)
+    notes: list[str | None] = []
+    notifications = Notifications(spec_for(notify=(f"pwd >> {seen}",), cwd=str(tmp_path)), notes.append)
+    threads = threading.active_count()
+    for number in range(2):
+        notifications.add(OccurrenceKind.JOB_FAILED, "it failed", job=number)
+    await notifications.finish()
+    assert (seen.read_text(), notes) == ("/\n/\n", [None, None])
+    assert threading.active_count() == threads + 1, "one question, however many commands"
+    hung.set()
 
 
 async def test_a_group_failure_notifies_the_failed_rank() -> None:
