@@ -91,12 +91,13 @@ class _Headless:
         """Reports the engine's events until all workers have ended. Raises `GmgError`."""
         await self._client.watch(lines=not self._quiet)
         receiving = asyncio.create_task(self._receive())
-        complete = asyncio.create_task(self._complete.wait())
         self._show(self._snapshot)
         try:
-            await asyncio.wait((receiving, complete), return_when=asyncio.FIRST_COMPLETED)
+            while not receiving.done() and not self._complete.is_set():
+                complete = asyncio.create_task(self._complete.wait())
+                await asyncio.wait((receiving, complete), return_when=asyncio.FIRST_COMPLETED)
+                complete.cancel()
         finally:
-            complete.cancel()
             receiving.cancel()
             (error,) = await asyncio.gather(receiving, return_exceptions=True)
         if isinstance(error, Exception):
@@ -117,8 +118,6 @@ class _Headless:
                     raise GmgError(sessions.engine_lost_text(self._session, event.reason), 1)
 
     def _show(self, snapshot: Snapshot) -> None:
-        if self._complete.is_set():
-            return  # another client continues the session in this moment: its earlier end is reported
         self._snapshot = snapshot
         self._out.write(*self._reporter.report_changes(snapshot))
         if snapshot.tuning is not None:
@@ -144,8 +143,13 @@ class _Headless:
                 break  # fewer jobs have ended than this snapshot says: wait for the next one
 
     def _check_complete(self) -> None:
-        """Sets `_complete` after the last snapshot, which follows all lines, once all jobs are reported."""
-        if self._snapshot.ended and (self._job_reports is None or self._job_reports.done()):
+        """Sets `_complete` after the last snapshot, which follows all lines, once all jobs are reported.
+
+        Another client may continue the session in that moment.
+        """
+        if not self._snapshot.ended and self._output_error is None:
+            self._complete.clear()
+        elif self._job_reports is None or self._job_reports.done():
             self._complete.set()
 
     async def conclude(self) -> None:

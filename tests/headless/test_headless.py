@@ -71,14 +71,17 @@ async def test_a_failure_is_reported_with_its_reason_and_advice_and_is_the_exit_
     assert "cpu0 failed: out of memory\n     take fewer environments\n" in out
 
 
-async def test_a_session_that_another_client_continues_as_it_ends_is_reported_as_ended(engine: ScriptedEngine) -> None:
+async def test_a_session_that_another_client_continues_as_it_ends_is_followed(engine: ScriptedEngine) -> None:
     process = await _report(engine)
     engine.end_all()
     engine.move("cpu0", WorkerState.RUNNING)  # in the same packet
-    await engine.leave(ended=False)
+    assert process.stdout is not None
+    while not (line := await process.stdout.readline()).startswith(b"cpu0   running"):
+        assert line
+    engine.move("cpu0", WorkerState.FAILED, reason="exit code 3")
     out, err, status = await _ended(process)
-    assert (err, status) == ("", 0)
-    assert "2 finished" in out
+    assert (err, status) == ("", 1)
+    assert "cpu0 failed: exit code 3" in out
 
 
 async def test_the_first_interrupt_stops_the_workers_and_the_second_kills_them(engine: ScriptedEngine) -> None:
