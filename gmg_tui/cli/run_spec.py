@@ -19,7 +19,7 @@ from gmg_tui.diagnosis.kinds import KINDS
 from gmg_tui.machine.files import open_regular
 from gmg_tui.machine.folders import OpenFolder
 from gmg_tui.machine.gpu.selection import wants_free
-from gmg_tui.machine.ownership import changed_owner, path_owners
+from gmg_tui.machine.ownership import changed_owner, is_public_folder, path_owners
 from gmg_tui.model import AlertAction, DdpSpec, JobRecord, NodesSpec, RestartMode, RunSpec, Session, StartMode, units
 from gmg_tui.model.errors import GmgError, suggest
 from gmg_tui.scripts import interpreter, torchrun
@@ -121,11 +121,13 @@ def create_session(
 
 
 def _warn_of_public_folder(spec: RunSpec) -> None:
-    """Prints a note if any user can add modules that the script imports."""
+    """Prints a note if users who are not trusted can add modules that the script imports."""
     folder = interpreter.script_folder(spec)
     with suppress(OSError):
-        if Path(folder).stat().st_mode & stat.S_IWOTH:
-            text = f"{folder} can be changed by all users, who can add modules that {spec.script} imports"
+        status = Path(folder).stat()
+        if is_public_folder(status):
+            users = "all users" if status.st_mode & stat.S_IWOTH else "its group"
+            text = f"{folder} can be changed by {users}, who can add modules that {spec.script} imports"
             note(f"gmg-tui: {text}; use another folder")
 
 

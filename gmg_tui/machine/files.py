@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from gmg_tui.machine.ownership import components
+from gmg_tui.machine.ownership import components, is_public_folder
 
 HEAD_BYTES = 1 << 20
 """Bytes to keep at the beginning; at most a quarter of the log's limit."""
@@ -70,12 +70,11 @@ def _resolve(path: Path) -> Path:
     """
     trusted_owners = (os.geteuid(), 0)
     for _ in range(MAX_LINKS):
-        folder, is_world_writable = Path("/"), False
+        folder, is_public = Path("/"), False
         for folder, status, _ in components(path.parent):
-            is_link = stat.S_ISLNK(status.st_mode)
-            if is_link and is_world_writable and status.st_uid not in trusted_owners:
+            if stat.S_ISLNK(status.st_mode) and is_public and status.st_uid not in trusted_owners:
                 raise PermissionError(errno.EACCES, "a link of another user", str(folder))
-            is_world_writable = not is_link and bool(status.st_mode & stat.S_IWOTH)
+            is_public = is_public_folder(status)
         path = folder / path.name
         try:
             status = path.lstat()

@@ -57,7 +57,7 @@ def owners(*paths: str | Path) -> Iterator[tuple[Path, int]]:
 
 
 def public_components(*paths: str | Path) -> Iterator[tuple[Path, int | None]]:
-    """Yields the components of these paths that any user could have created, as in `/tmp`, each with its owner's user ID.
+    """Yields the components of these paths in public folders, such as `/tmp`, each with its owner's user ID.
 
     The ID is None, and the path the whole one, if such a component is missing.
     """
@@ -67,14 +67,14 @@ def public_components(*paths: str | Path) -> Iterator[tuple[Path, int | None]]:
             for component, status, _ in components(Path(path)):
                 if is_public:
                     yield component, status.st_uid
-                is_public = stat.S_ISDIR(status.st_mode) and bool(status.st_mode & stat.S_IWOTH)
+                is_public = is_public_folder(status)
         except OSError:
             if is_public:
                 yield Path(path), None
 
 
 def path_owners(*paths: str) -> dict[str, int]:
-    """Returns the owners' user IDs of the existing components of these paths that any user could have created."""
+    """Returns the owners' user IDs of the existing components of these paths in public folders."""
     return {str(component): uid for component, uid in public_components(*paths) if uid is not None}
 
 
@@ -85,7 +85,7 @@ def changed_owner(paths: Iterable[str], known: Mapping[str, int]) -> str | None:
     """
     for component, uid in public_components(*paths):
         if uid is None:
-            return f"{component} is missing, and any user could create it: not run"
+            return f"{component} is missing, and others could create it: not run"
         if uid not in (0, os.getuid(), known.get(str(component))):
             return f"{component} belongs to {user_name(uid)}, unlike when the session was started: not run; if you trust it, start a new session"
     return None
@@ -127,14 +127,13 @@ def refusal(path: Path, trusted_marks: Collection[str], *, optional: bool = Fals
             is_known = uid != ambiguous_id() and bool({same, name or number} & {*trusted_marks} - {""})
             if not (is_known or uid in trusted or uid == os.getuid()):
                 return f"{component} belongs to {user_name(uid)} here, unlike on the session's machine: not run"
-            # Inside a world-writable folder, an unmapped owner may be anyone.
-            is_public = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IWOTH
-            trusted = (0,) if is_public else administrators()
+            # Inside a public folder, an unmapped owner may be anyone.
+            trusted = (0,) if is_public_folder(status) else administrators()
     except OSError as error:  # another look at what is missing might find what another user has just made
         if not optional:
             return f"{path} cannot be used here: {error.strerror}"
-        if last is None or last.st_mode & stat.S_IWOTH:
-            return f"{path} is missing here, and any user could create it: not run"
+        if last is None or is_public_folder(last):
+            return f"{path} is missing here, and others could create it: not run"
     return None
 
 
@@ -143,6 +142,13 @@ def refusal_of_any(paths: Iterable[str], trusted_marks: Collection[str], *, opti
     return next(
         filter(None, (refusal(Path(path), trusted_marks, optional=optional) for path in sorted({*paths}))), None
     )
+
+
+def is_public_folder(status: os.stat_result) -> bool:
+    """True for a folder where users create files who do not trust each other: all, or, with the sticky bit, a group."""
+    mode = status.st_mode
+    is_of_group = mode & stat.S_IWGRP and mode & stat.S_ISVTX and not is_own_group(status.st_gid)
+    return stat.S_ISDIR(mode) and bool(mode & stat.S_IWOTH or is_of_group)
 
 
 def others_can_write(status: os.stat_result) -> bool:

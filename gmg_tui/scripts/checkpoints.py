@@ -21,6 +21,7 @@ from gmg_tui.machine.ownership import (
     ambiguous_id,
     components,
     is_own_group,
+    is_public_folder,
     owners,
     unmapped_id,
     user_name,
@@ -51,34 +52,37 @@ class Trust(NamedTuple):
     def distrust_reason(self, path: str, status: os.stat_result) -> str | None:
         """Returns the reason to distrust an open file, such as its owner; None if it is trusted. Raises `OSError`."""
         *parents, (_, target, _) = components(Path(path))
-        is_world_writable = bool(parents[-1][1].st_mode & stat.S_IWOTH)
-        if not (_is_own(status) or (_is_squashed(status) and not is_world_writable)):
+        is_public = is_public_folder(parents[-1][1])
+        if not (_is_own(status) or (_is_squashed(status) and not is_public)):
             return f"belongs to {user_name(status.st_uid)}"
         if not os.path.samestat(target, status):
             return "is being replaced"
-        if status.st_mode & stat.S_IWOTH:
+        is_private = any(_is_private(parent) for _, parent, _ in parents)
+        if status.st_mode & stat.S_IWOTH and not is_private:
             return "can be changed by all users"
-        shared_with = {parent.st_gid for _, parent, _ in parents if _is_shared(parent)}
-        if status.st_mode & stat.S_IWGRP and not (is_own_group(status.st_gid) or status.st_gid in shared_with):
+        shared = [parent for _, parent, _ in parents if _is_shared(parent) and not is_public_folder(parent)]
+        shared_with = {parent.st_gid for parent in shared}
+        is_trusted_group = is_private or is_own_group(status.st_gid) or status.st_gid in shared_with
+        if status.st_mode & stat.S_IWGRP and not is_trusted_group:
             return "can be changed by its group, unlike its folder"
         trusted = {owner for _, owner in owners(*self.runs)}
         trusted |= _sharers(parent for _, parent, _ in parents)
         trusted -= {ambiguous_id()}
-        unmapped, is_world_writable = unmapped_id(), False
+        unmapped, is_public = unmapped_id(), False
         for folder, parent, _ in parents:
             if folder.parts[1:2] == ("proc",):
                 return f"could be replaced: {folder} is not the same for all processes"
             is_link = stat.S_ISLNK(parent.st_mode)
-            # Inside a world-writable folder, an unmapped owner may be anyone; elsewhere it is root.
+            # Inside a public folder, an unmapped owner may be anyone; elsewhere it is root.
             is_root = _is_squashed(parent) or parent.st_uid == unmapped
-            is_own = _is_own(parent) or (is_root and not is_world_writable)
+            is_own = _is_own(parent) or (is_root and not is_public)
             if not is_own and (is_link or parent.st_uid not in trusted):
                 return f"could be replaced: {folder} belongs to {user_name(parent.st_uid)}"
-            is_world_writable = _is_world_writable(parent)
-            if is_world_writable and not parent.st_mode & stat.S_ISVTX:
+            is_public = is_public_folder(parent)
+            if is_public and not parent.st_mode & stat.S_ISVTX:
                 return f"could be replaced: {folder} can be changed by all users"
             # Another user may have moved this user's files into a folder of all users.
-            may_be_session = self.marks and is_own and not is_world_writable
+            may_be_session = self.marks and is_own and not is_public
             if may_be_session and all(_is_own_entry(folder / mark) for mark in self.marks):
                 return f"is in a session's folder, {folder}, where no script saves"
         return None
@@ -255,18 +259,24 @@ def _sharers(folders: Iterable[os.stat_result]) -> set[int]:
 
     Inside another user's folder in `/tmp`, any member of a group could have made one.
     """
-    groups, sharers, is_world_writable = {os.getegid(), *os.getgroups()}, set[int](), False
+    groups, sharers, is_public = {os.getegid(), *os.getgroups()}, set[int](), False
     for status in folders:
-        if is_world_writable and not _is_own(status):
+        if is_public and not _is_own(status):
             break
         if _is_shared(status) and status.st_gid in groups:
             sharers.add(status.st_uid)
-        is_world_writable = _is_world_writable(status)
+        is_public = is_public_folder(status)
     return sharers
 
 
-def _is_world_writable(status: os.stat_result) -> bool:
-    return stat.S_ISDIR(status.st_mode) and bool(status.st_mode & stat.S_IWOTH)
+def _is_private(status: os.stat_result) -> bool:
+    """True for this user's folder that nobody else can enter."""
+    is_of_group = status.st_mode & stat.S_IXGRP and not is_own_group(status.st_gid)
+    return (
+        stat.S_ISDIR(status.st_mode)
+        and status.st_uid == os.geteuid()
+        and not (status.st_mode & stat.S_IXOTH or is_of_group)
+    )
 
 
 def _is_shared(status: os.stat_result) -> bool:

@@ -276,7 +276,7 @@ def test_code_that_another_user_makes_during_the_check_is_refused(
                 os.chown(path, STRANGER, -1)
 
     monkeypatch.setattr(Path, "lstat", find)
-    assert "any user could create it" in str(refusal(shared / "lib", (), optional=True))
+    assert "others could create it" in str(refusal(shared / "lib", (), optional=True))
 
 
 @as_root
@@ -388,7 +388,10 @@ def test_without_a_runtime_folder_of_its_own_the_probe_writes_into_memory(monkey
 
 
 @as_root
-def test_code_in_a_folder_of_all_users_is_not_run_again_if_another_user_may_have_replaced_it(shared: Path) -> None:
+@pytest.mark.parametrize("mode", [0o1777, 0o777, 0o1775, 0o1770])
+def test_code_in_a_public_folder_is_not_run_again_if_another_user_may_have_replaced_it(shared: Path, mode: int) -> None:
+    os.chown(shared, -1, STRANGER)
+    shared.chmod(mode)
     script = shared / "run" / "sim.py"
     script.parent.mkdir()
     script.touch()
@@ -401,5 +404,17 @@ def test_code_in_a_folder_of_all_users_is_not_run_again_if_another_user_may_have
     assert known[str(script.parent)] == STRANGER
     assert changed_owner((str(script),), known) is None, "as when the session was started"
     shutil.rmtree(script.parent)
-    assert f"{script} is missing, and any user could create it" in (changed_owner((str(script),), known) or "")
+    assert f"{script} is missing, and others could create it" in (changed_owner((str(script),), known) or "")
     assert changed_owner(("/gone/sim.py",), {}) is None
+
+
+@as_root
+def test_a_folder_without_the_sticky_bit_is_shared_by_users_who_trust_each_other(shared: Path) -> None:
+    (folder := shared / "lab").mkdir()
+    script = folder / "sim.py"
+    script.touch()
+    for path in (folder, script):
+        os.chown(path, -1, STRANGER)
+    folder.chmod(0o2775)
+    os.chown(script, STRANGER, -1)
+    assert changed_owner((str(script),), {}) is None

@@ -27,7 +27,7 @@ own() {
     case $s in UNKNOWN) mark=#$uid;; *) mark=$s;; esac;
     case ,=0,=$me,$trusted in
         *",=$uid,"*|*",$mark,"*|*",$uid/$s,"*) ;;
-        *) [ "$uid" = "$system" ] || return; case $parent in ????????w?) return 1;; esac;;
+        *) [ "$uid" = "$system" ] || return; case $parent in ????????w?|?????w???[tT]) return 1;; esac;;
     esac;
     case $mode in l*) ;; *) parent=$mode;; esac;
 };

@@ -164,7 +164,7 @@ def test_nothing_is_imported_that_another_user_has_made_or_could_make(
     assert _run(script, **environ)[0] == "agent\n"
     open_folder.chmod(0o1777)
     if way != "link":  # Python would find no module
-        problem = f"{package} is missing here, and any user could create it: not run\n"
+        problem = f"{package} is missing here, and others could create it: not run\n"
         assert _run(script, **environ) == ("", problem)
     assert not ran.exists()
 

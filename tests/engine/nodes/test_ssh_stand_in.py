@@ -222,7 +222,7 @@ async def test_a_node_imports_nothing_that_another_user_has_made_or_could_make(
     async with running(structs.replace(spec, script="walk.train", module=True)) as run:
         snapshot = await run.until(lambda snapshot: snapshot.ended)
     problem = "belongs to nobody here, unlike on the session's machine"
-    problem = "is missing here, and any user could create it" if is_missing else problem
+    problem = "is missing here, and others could create it" if is_missing else problem
     assert [worker.reason for worker in snapshot.workers] == [f"{package.parent} {problem}: not run"] * 2
     assert not (tmp_path / "ran").exists()
 
