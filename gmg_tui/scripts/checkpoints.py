@@ -64,7 +64,7 @@ class Trust(NamedTuple):
         shared_with = {parent.st_gid for parent in shared}
         is_trusted_group = is_private or is_own_group(status.st_gid) or status.st_gid in shared_with
         if status.st_mode & stat.S_IWGRP and not is_trusted_group:
-            return "can be changed by its group, unlike its folder"
+            return "can be changed by its group, unlike its folder: use umask 022, or chmod g+w the folder"
         trusted = {owner for _, owner in owners(*self.runs)}
         trusted |= _sharers(parent for _, parent, _ in parents)
         trusted -= {ambiguous_id()}

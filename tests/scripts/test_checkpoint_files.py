@@ -234,11 +234,11 @@ def test_a_file_that_a_group_can_change_is_loaded_only_if_its_folder_is_shared_w
     for item in (path, path.parent):
         os.chown(item, -1, 65534)
     for folder_mode, mode, reason in (
-        (0o2755, 0o664, "can be changed by its group, unlike its folder"),
+        (0o2755, 0o664, "can be changed by its group, unlike its folder: use umask 022, or chmod g+w the folder"),
         (0o2755, 0o644, ""),
         (0o2775, 0o664, ""),
-        (0o3775, 0o664, "can be changed by its group, unlike its folder"),
-        (0o2750, 0o664, "can be changed by its group, unlike its folder"),
+        (0o3775, 0o664, "can be changed by its group, unlike its folder: use umask 022, or chmod g+w the folder"),
+        (0o2750, 0o664, "can be changed by its group, unlike its folder: use umask 022, or chmod g+w the folder"),
         (0o2700, 0o664, ""),
     ):
         path.parent.chmod(folder_mode)
