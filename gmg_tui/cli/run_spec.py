@@ -116,14 +116,16 @@ def create_session(
     host = os.uname().nodename
     location: dict[str, Any] = {"name": folder.name, "folder": str(folder), "socket": str(socket), "host": host}
     spec = RunSpec(**program._asdict(), **location, **fields)
-    _warn_of_public_folder(spec)
+    _warn_of_public_code(spec)
     return structs.replace(spec, path_owners=path_owners(*interpreter.start_paths(spec))), new_folder
 
 
-def _warn_of_public_folder(spec: RunSpec) -> None:
-    """Prints a note if users who are not trusted can add modules that the script imports."""
-    folder = interpreter.script_folder(spec)
+def _warn_of_public_code(spec: RunSpec) -> None:
+    """Prints a note if users who are not trusted can change the script, or add modules that it imports."""
+    folder, (_, script) = interpreter.script_folder(spec), interpreter.code_paths(spec)
     with suppress(OSError):
+        if not spec.module and Path(script).stat().st_mode & stat.S_IWOTH:
+            note(f"gmg-tui: {script} can be changed by all users; chmod o-w it")
         status = Path(folder).stat()
         if is_public_folder(status):
             users = "all users" if status.st_mode & stat.S_IWOTH else "its group"

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from gmg_tui.machine.ownership import components, is_public_folder
+from gmg_tui.machine.ownership import MAX_LINKS, components, is_public_folder
 
 HEAD_BYTES = 1 << 20
 """Bytes to keep at the beginning; at most a quarter of the log's limit."""
@@ -26,7 +26,6 @@ _MAX_LINE_BYTES = 64 << 10
 _COPY_BYTES = 1 << 20
 _CUT_NOTE = re.compile(rb"\n\[gmg-tui\] (\d{1,3}(?:,\d{3}){0,5}) bytes are cut out here: [^\n]*\n")
 _MAX_NOTE_BYTES = 200
-MAX_LINKS = 40
 
 
 def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o600) -> os.stat_result:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from gmg_tui.machine.files import write_atomic
-from gmg_tui.machine.ownership import administrators, components, is_own_group, others_can_write
+from gmg_tui.machine.ownership import MISSING, administrators, components, is_own_group, others_can_write
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAX_LISTED_ENTRIES = 10_000
@@ -115,12 +115,16 @@ def distrust(folder: Path, *, shared: bool = False, must_exist: bool = False) ->
                 trusted = (0,)
             if (reason := _distrust(status, trusted, own=is_last and not shared)) is not None:
                 return f"{component} {reason}"
+            if component.parts[1:2] == ("proc",):
+                return f"{component} is not the same for all processes"
             public = component if stat.S_ISDIR(status.st_mode) and others_can_write(status) else None
             # Inside a shared folder, an unmapped owner may be anyone.
             trusted = (0,) if public is not None else administrators()
-    except OSError:
+    except OSError as error:
         if must_exist:
             raise
+        if not isinstance(error, MISSING):
+            return f"{folder} cannot be used: {error.strerror}"
         return f"{folder} is missing, and {public} can be changed by others" if public is not None else None
     return None
 

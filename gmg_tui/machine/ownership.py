@@ -13,12 +13,16 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-_MAX_COMPONENTS = 1000
-"""Maximum components of a path, links resolved: links may form a loop."""
+MAX_LINKS = 40
+"""Maximum links on a path, as in the kernel (path_resolution(7)): links may form a loop."""
 _MAX_PLAIN_ID = 61_183
 """Higher IDs may be dynamic (systemd), or other users' in containers (subuid(5)), whoever has them on another machine."""
 OVERFLOW_ID = 65534
 """The apparent owner of unmapped users' files in a user namespace, such as root's in Apptainer (user_namespaces(7))."""
+
+
+MISSING = FileNotFoundError, NotADirectoryError
+"""Errors for a missing component of a path; after any other, its components are unknown."""
 
 
 def components(path: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
@@ -27,13 +31,13 @@ def components(path: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
     Starts at the root; after a link, `..` is the parent of the link's target, as for the kernel. Raises `OSError` if one is
     missing, or if links form a loop.
     """
-    component, names = Path("/"), [*reversed(path.absolute().parts[1:])]
-    for _ in range(_MAX_COMPONENTS):
+    component, names, links = Path("/"), [*reversed(path.absolute().parts[1:])], 0
+    while links <= MAX_LINKS:
         status = component.lstat()
         yield component, status, not names
         if stat.S_ISLNK(status.st_mode):
             names += reversed((component.parent / component.readlink()).parts[1:])
-            component = Path("/")
+            component, links = Path("/"), links + 1
         if not names:
             return
         component = component.parent if (name := names.pop()) == ".." else component / name
@@ -59,7 +63,7 @@ def owners(*paths: str | Path) -> Iterator[tuple[Path, int]]:
 def public_components(*paths: str | Path) -> Iterator[tuple[Path, int | None]]:
     """Yields the components of these paths in public folders, such as `/tmp`, each with its owner's user ID.
 
-    The ID is None, and the path the whole one, if such a component is missing.
+    The ID is None, and the path the whole one, if such a component is missing, or cannot be determined.
     """
     for path in paths:
         is_public = False
@@ -68,8 +72,8 @@ def public_components(*paths: str | Path) -> Iterator[tuple[Path, int | None]]:
                 if is_public:
                     yield component, status.st_uid
                 is_public = is_public_folder(status)
-        except OSError:
-            if is_public:
+        except OSError as error:
+            if is_public or not isinstance(error, MISSING):
                 yield Path(path), None
 
 
@@ -123,6 +127,8 @@ def refusal(path: Path, trusted_marks: Collection[str], *, optional: bool = Fals
     try:
         for component, status, _ in components(path):
             last, uid = status, status.st_uid
+            if component.parts[1:2] == ("proc",):
+                return f"{component} is not the same for all processes: not run"
             same, name, number = known_as(uid)
             is_known = uid != ambiguous_id() and bool({same, name or number} & {*trusted_marks} - {""})
             if not (is_known or uid in trusted or uid == os.getuid()):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import gmg_tui
 from gmg_tui.machine.folders import config_folder, distrust, home
-from gmg_tui.machine.ownership import administrators, marks, owners, user_name
+from gmg_tui.machine.ownership import marks, owners, refusal, user_name
 from gmg_tui.model import RunSpec, Versions
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import one_line
@@ -66,11 +66,11 @@ def _active_pythons(environ: Mapping[str, str]) -> dict[str, str]:
 
     An environment of another user counts only if it is on PATH: `sudo -E` and `su` keep the variable alone.
     """
-    on_path, trusted = environ.get("PATH", "").split(":"), {*administrators(), os.getuid()}
+    on_path = {os.path.realpath(folder) for folder in environ.get("PATH", "").split(":") if folder.startswith("/")}
     found = dict[str, str]()
     for name in filter(environ.get, _ENVIRONMENT_KINDS):
         folder = Path(environ[name], "bin")
-        if str(folder) in on_path or trusted.issuperset(uid for _, uid in owners(folder)):
+        if os.path.realpath(folder) in on_path or refusal(folder, ()) is None:
             found[str(folder / "python")] = name
     return found
 
@@ -150,7 +150,7 @@ def script_folder(spec: RunSpec) -> str:
     return spec.cwd if spec.module else script if os.path.isdir(script) else os.path.dirname(script)  # noqa: PTH120 - as Python
 
 
-def code_paths(spec: RunSpec) -> tuple[str, ...]:
+def code_paths(spec: RunSpec) -> tuple[str, str]:
     """Returns the paths of the code that workers run: the interpreter, and the script or the folder of the module."""
     is_folder = not spec.module and os.path.isdir(spec.script_path)
     script = f"{spec.script_path}/__main__.py" if is_folder else spec.script_path
@@ -210,8 +210,8 @@ def commit_of(folder: str) -> str | None:
     if settings is None or distrust(root / settings / "config", shared=True) is not None:
         return None
     commit = _git(root, environ, "describe", "--always", "--exclude=*")
-    # `describe --dirty` would also run what the settings of submodules name.
-    changes = _git(root, environ, "diff", "--name-only", "--ignore-submodules=all", "HEAD")
+    # `describe --dirty` would also look into submodules, and run what their settings name.
+    changes = _git(root, environ, "diff", "--name-only", "--ignore-submodules=dirty", "HEAD")
     return None if commit is None or changes is None else f"{commit}-dirty" if changes else commit
 
 

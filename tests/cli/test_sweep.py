@@ -225,6 +225,8 @@ def test_a_script_in_a_folder_of_all_users_is_warned_of(gmg: Gmg, folder: Path) 
     assert text not in gmg("sweep", "sweep.toml").stderr
     folder.chmod(0o1777)
     assert text in gmg("sweep", "sweep.toml").stderr
+    (folder / "sim.py").chmod(0o666)
+    assert f"{folder}/sim.py can be changed by all users; chmod o-w it\n" in gmg("sweep", "sweep.toml").stderr
 
 
 @pytest.mark.usefixtures("asked")

@@ -418,3 +418,18 @@ def test_a_folder_without_the_sticky_bit_is_shared_by_users_who_trust_each_other
     folder.chmod(0o2775)
     os.chown(script, STRANGER, -1)
     assert changed_owner((str(script),), {}) is None
+
+
+@as_root
+def test_a_path_that_is_hard_to_follow_is_trusted_no_more_than_a_short_one(shared: Path) -> None:
+    (theirs := shared / "theirs").mkdir()
+    os.chown(theirs, STRANGER, -1)
+    for path in (Path("/etc/.." * 510 + str(theirs)), Path(f"/proc/{os.getpid()}/root{theirs}")):
+        assert path.samefile(theirs)
+        for suffix in ("", "missing"):
+            assert distrust(path / suffix) is not None
+            assert refusal(path / suffix, ()) is not None
+        assert path_owners(str(path)).get(str(theirs), STRANGER) == STRANGER
+    (loop := shared / "loop").symlink_to("loop")
+    assert distrust(loop) == f"{loop} cannot be used: Too many levels of symbolic links"
+    assert changed_owner((str(loop),), {}) is not None

@@ -169,6 +169,10 @@ def test_git_runs_no_program_that_the_settings_of_a_submodule_name(tmp_path: Pat
     assert commit
     assert not commit.endswith("-dirty")
     assert not ran.exists()
+    moved = ("-C", str(data), "-c", "user.name=me", "-c", "user.email=me@box", "-c", "filter.x.clean=cat")
+    subprocess.run(("git", *moved, "commit", "--allow-empty", "-qm", "two"), check=True)
+    assert interpreter.commit_of(str(tmp_path)) == f"{commit}-dirty", "another version of the data"
+    assert not ran.exists()
 
 
 @pytest.mark.slow
@@ -256,6 +260,9 @@ def test_another_users_environment_is_used_only_if_it_is_on_path_and_its_owner_i
     kept = {"VIRTUAL_ENV": str(tmp_path)}
     assert interpreter.default_python(kept) == sys.executable, "sudo -E keeps the variable, but not PATH"
     assert "VIRTUAL_ENV is another user's, and not on PATH" in interpreter.origin(sys.executable, kept)
+    (link := tmp_path.with_name("link")).symlink_to(tmp_path)
+    for folder in (f"{tmp_path}/bin/", f"{tmp_path}//bin", f"{link}/bin"):
+        assert interpreter.default_python(kept | {"PATH": folder}) == python
     active = kept | {"PATH": f"/bin:{tmp_path}/bin"}
     assert interpreter.default_python(active) == python
     assert "(the active virtualenv of nobody, VIRTUAL_ENV)" in interpreter.origin(python, active)

@@ -116,10 +116,26 @@ def _silent_after(gap_s: float) -> Reader:
     return reader
 
 
+def _silences(reader: Reader, last: float, count: int) -> list[float | None]:
+    return [reader.pace.silent_s(last + seconds) for seconds in range(count)]
+
+
 def test_a_rate_is_current_until_several_usual_gaps_have_passed() -> None:
     quick, slow = _silent_after(0.05), _silent_after(20.0)
-    assert quick.pace.silent_s(0.45 + 4) is None
-    assert quick.pace.silent_s(0.45 + 6) == pytest.approx(6)
-    assert slow.pace.silent_s(180 + 50) is None
-    assert slow.pace.silent_s(180 + 80) == pytest.approx(80)
+    assert _silences(quick, 0.45, 7)[4:7] == [None, None, pytest.approx(6)]
+    silences = _silences(slow, 180.0, 81)
+    assert (silences[50], silences[80]) == (None, pytest.approx(80))
     assert Reader().pace.silent_s(1000.0) is None
+
+
+def test_a_suspended_script_is_not_late_when_it_continues() -> None:
+    for first in ("check", "report"):
+        reader = _silent_after(2.0)
+        pace = reader.pace
+        assert pace.silent_s(19.0) is None
+        if first == "check":
+            assert pace.silent_s(100.0) is None
+            assert pace.silent_s(101.0) is None
+        pace.record(101.5)
+        assert pace.usual_s <= 5.0, "the longest interval, without the pause"
+        assert _silences(reader, 101.5, 20)[5::14] == [None, 19.0]

@@ -1,5 +1,6 @@
 """Reads the output of one attempt: phase, rate, progress, metrics, signs of trouble, and the reason for its failure."""
 
+import math
 import re
 from collections import deque
 from collections.abc import Sequence
@@ -39,6 +40,7 @@ _STATES = {
 _SILENT = frozenset({Phase.IMPORTING, Phase.COMPILING})
 """Phases whose end Genesis does not print: the next line of the script itself ends them."""
 
+_MAX_PAUSE_S = 2.5
 _STALE_FACTOR, _STALE_S, _FIRST_GAP_S = 3.0, 5.0, 20.0
 """Reports are late after this factor times the longest recent gap (`_FIRST_GAP_S` if none), at least `_STALE_S`."""
 _UNMATCHED_S = 15.0
@@ -47,18 +49,26 @@ _MAX_GAPS = 16  # some scripts print several numbers at once, after a long silen
 
 
 class Pace:
-    """The times of a script's reports."""
+    """The times of a script's reports.
+
+    Reports that have arrived are read late if the script, the engine or the machine was suspended: of the time between
+    two checks, no more than `_MAX_PAUSE_S` counts.
+    """
 
     def __init__(self) -> None:
         self.last_at: float | None = None
         """Monotonic seconds; None before the first."""
         self._gaps_s: deque[float] = deque(maxlen=_MAX_GAPS)
+        self._checked_at = math.inf
+        self._paused_s = 0.0
+        """Seconds since the last report that do not count."""
 
     def record(self, now: float) -> None:
         """Records a report at `now`, monotonic seconds."""
-        if self.last_at is not None and now > self.last_at:
-            self._gaps_s.append(now - self.last_at)
-        self.last_at = now
+        self._skip_pause(now)
+        if self.last_at is not None and (gap_s := now - self.last_at - self._paused_s) > 0:
+            self._gaps_s.append(gap_s)
+        self.last_at, self._paused_s = now, 0.0
 
     @property
     def usual_s(self) -> float:
@@ -66,9 +76,20 @@ class Pace:
         return max(self._gaps_s, default=0.0)
 
     def silent_s(self, now: float) -> float | None:
-        """Returns the seconds since the last report; None unless they are several times the usual interval."""
-        silent_s = now - self.last_at if self.last_at is not None else 0.0
+        """Returns the seconds since the last report; None unless they are several times the usual interval.
+
+        To be called every second.
+        """
+        self._skip_pause(now)
+        self._checked_at = now
+        silent_s = now - self.last_at - self._paused_s if self.last_at is not None else 0.0
         return silent_s if silent_s > max(_STALE_S, _STALE_FACTOR * (self.usual_s or _FIRST_GAP_S)) else None
+
+    def _skip_pause(self, now: float) -> None:
+        skipped_s = now - self._checked_at - _MAX_PAUSE_S
+        if skipped_s > 0:
+            self._paused_s += skipped_s
+            self._checked_at = now
 
 
 class Reader:
