@@ -155,9 +155,11 @@ def load_for_resume(options: Options, command: str, fixed: str) -> Session:
     spec = session.spec
     changed = [opt.spec_field for opt in RUN if opt.name in options.given and opt.spec_field in fields]
     changes = {field: fields[field] for field in changed}
+    named = [changes["python"]] if "python" in changes else []
     if "notify" in changes:
         changes["notify_cwd"] = fields["cwd"]
-        changes["path_owners"] = path_owners(fields["cwd"]) | spec.path_owners
+        named.append(fields["cwd"])
+    changes["path_owners"] = path_owners(*named) | spec.path_owners
     if options.given.get("virtual_local_rank") and spec.ddp is not None:
         changes["ddp"] = structs.replace(spec.ddp, virtual_local_rank=True)
     changes |= {"env": spec.env | fields["env"], "host": os.uname().nodename}

@@ -1,5 +1,6 @@
 """The queue of a sweep's jobs."""
 
+import logging
 import time
 from bisect import insort
 from collections import Counter, deque
@@ -9,6 +10,7 @@ from pathlib import Path
 from msgspec import structs
 
 from gmg_tui.jobs.argument_placeholders import names_in
+from gmg_tui.machine.blocking_calls import begin
 from gmg_tui.model import (
     NO_ATTEMPT,
     Attempt,
@@ -28,7 +30,10 @@ from gmg_tui.scripts.probe.folders import read_abandoned
 from gmg_tui.session.store.reader import open_store
 from gmg_tui.session.store.writer import StoreWriter
 
+_log = logging.getLogger(__name__)
+
 _KILLED = "interrupted: the engine was killed"
+_MAX_SEARCH_S = 10.0
 _Abandoned = Mapping[int, Iterable[Checkpoint]]
 """Checkpoints that processes reported to a killed engine, by PID; it may not have read them all."""
 
@@ -280,7 +285,11 @@ def restore_queue(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, 
     with open_store(path) as stored:
         jobs, rows = stored.jobs, [row for job_rows in stored.attempts.values() for row in job_rows]
         last_snapshot, metrics = stored.last_snapshot, stored.last_metrics()
-    abandoned = read_abandoned(path.parent)
+    abandoned: _Abandoned = {}
+    try:  # another user may have mounted a hung disk in `/tmp`
+        abandoned = begin(read_abandoned, path.parent).result(_MAX_SEARCH_S)
+    except TimeoutError:
+        _log.warning("checkpoints that a killed engine missed are not looked for: a disk does not answer")
     for row in rows:
         attempt = row.attempt
         if attempt.ended is None and not attempt.state.ended:

@@ -69,7 +69,10 @@ async def run(*command: str) -> tuple[int, str, str]:
     pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     environ = {**os.environ, **_UNIX_TIME}
     try:
-        process = await asyncio.create_subprocess_exec(*command, env=environ, stdin=null, stdout=pipe, stderr=pipe)
+        # env(1) looks the command up: a folder of PATH may be on a hung disk.
+        process = await asyncio.create_subprocess_exec(
+            *("/usr/bin/env", *command), env=environ, stdin=null, stdout=pipe, stderr=pipe
+        )
     except (OSError, RuntimeError) as error:  # RuntimeError: no thread can be started
         return -1, "", f"cannot run {command[0]}: {getattr(error, 'strerror', error)}"
     try:

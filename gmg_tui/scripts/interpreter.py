@@ -69,7 +69,7 @@ def _active_pythons(environ: Mapping[str, str]) -> dict[str, str]:
     on_path = {os.path.realpath(folder) for folder in environ.get("PATH", "").split(":") if folder.startswith("/")}
     found = dict[str, str]()
     for name in filter(environ.get, _ENVIRONMENT_KINDS):
-        folder = Path(environ[name], "bin")
+        folder = Path(environ[name], "bin").absolute()
         if os.path.realpath(folder) in on_path or refusal(folder, ()) is None:
             found[str(folder / "python")] = name
     return found

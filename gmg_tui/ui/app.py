@@ -66,9 +66,9 @@ class GmgApp(SessionApp, inherit_bindings=False):
         return self.main
 
     async def on_event(self, event: Event) -> None:
-        """Drops input while the app is exiting, and sizes above `MAX_CELLS` from a browser (`ESC [ 48 ; … t`)."""
+        """Drops input while the app is exiting, and sizes above `MAX_CELLS` (`ESC [ 48 ; … t`)."""
         is_exiting = self.return_value is not None or not self.screen_stack
-        is_too_large = isinstance(event, Resize) and self.is_web and max(event.size) > MAX_CELLS
+        is_too_large = isinstance(event, Resize) and max(event.size) > MAX_CELLS
         if not is_too_large and not (is_exiting and isinstance(event, InputEvent)):
             await super().on_event(event)
 

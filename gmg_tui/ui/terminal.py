@@ -29,7 +29,7 @@ from gmg_tui.model.text import one_line, safe
 Result = TypeVar("Result")
 
 MAX_CELLS: Final = 1000
-"""Maximum width and height in a browser, in cells."""
+"""Maximum width and height that a terminal or browser may report, in cells."""
 
 
 def _render_cropped(update: ChopsUpdate, console: Console) -> str:
@@ -76,9 +76,9 @@ class TerminalDriver(LinuxDriver):
         signal.signal(signal.SIGCONT, lambda *_: self._loop.call_soon_threadsafe(redraw))
 
     def run_input_thread(self) -> None:
-        """Reads keys until the exit. Skips input that is not UTF-8, which ends the reader of Textual 8.2.8."""
+        """Reads keys until the exit. Skips input that ends the reader of Textual 8.2.8, such as any that is not UTF-8."""
         while not self.exit_event.is_set():
-            with contextlib.suppress(UnicodeDecodeError):
+            with contextlib.suppress(ArithmeticError, LookupError, ValueError):
                 super().run_input_thread()
 
     def stop_application_mode(self) -> None:

@@ -59,12 +59,19 @@ def test_a_session_is_detached_attached_and_stopped() -> None:
     assert sessions.find("far", running=False).folder.joinpath("summary.json").exists()
 
 
-def test_input_that_is_not_utf8_ends_no_screen() -> None:
+@pytest.mark.parametrize(
+    "garbage",
+    ["é".encode("latin-1") + b"x", b"\x1b[1114112u", b"\x1b[:u", b"\x1b[48;99999;99999;0;0t"],
+    ids=["latin", "character", "number", "size"],
+)
+def test_no_input_ends_the_screen(garbage: bytes) -> None:
     terminal = _gmg("--cpu", "1", "--name", "latin1", WORKER, "--lines", "0", "--steady")
     terminal.expect("Running at")
-    os.write(terminal.child_fd, "é".encode("latin-1") + b"x")
-    os.write(terminal.child_fd, b"q")
-    terminal.expect("Stop the workers")
+    os.write(terminal.child_fd, garbage)
+    asked = 1
+    while asked:  # the reader drops what came with the garbage
+        os.write(terminal.child_fd, b"q")
+        asked = terminal.expect(["Stop the workers", pexpect.TIMEOUT], timeout=2)
     terminal.send("x")
     terminal.expect("1 stopped")
     terminal.expect(pexpect.EOF)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -416,8 +417,15 @@ async def test_no_number_of_an_attempt_is_used_twice_although_its_engine_is_kill
     assert (job.state, job.last.number) == (FINISHED, 2)
 
 
-async def test_an_attempt_killed_with_its_engine_ends_with_its_last_metrics(tmp_path: Path) -> None:
-    path = tmp_path / "store.sqlite"
+@pytest.mark.parametrize("hung", [False, True])
+async def test_an_attempt_killed_with_its_engine_ends_with_its_last_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, hung: bool
+) -> None:
+    """Even if another user's disk, mounted where folders of killed engines are looked for, does not answer."""
+    path, answers = tmp_path / "store.sqlite", threading.Event()
+    if hung:
+        monkeypatch.setattr(job_queue, "_MAX_SEARCH_S", 0.1)
+        monkeypatch.setattr(job_queue, "read_abandoned", lambda _: answers.wait())
     job = records.finished(1, state=WorkerState.RUNNING, ended=None, slot="cpu0")
     for resumed in (False, True):
         writer = StoreWriter(path, lambda line: None)
@@ -432,6 +440,7 @@ async def test_an_attempt_killed_with_its_engine_ends_with_its_last_metrics(tmp_
         await writer.close()
     with reader.open_store(path) as stored:
         (ran,) = stored.attempts_of(1)
+    answers.set()
     assert (ran.attempt.state, ran.attempt.ended) == (WorkerState.STOPPED, records.START + 39)
 
 

@@ -14,11 +14,13 @@ import pytest
 from msgspec import structs
 
 from gmg_tui.engine.attempts.attempt import RankActivity
+from gmg_tui.engine.attempts.failure import preparation_failure
 from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.workers import group, restart_policy
 from gmg_tui.engine.workers.failed_starts import FailedStarts
 from gmg_tui.engine.workers.restart_policy import HEALTHY_S, RestartPolicy
 from gmg_tui.model import NO_ATTEMPT, AlertAction, Checkpoint, RestartMode, StartMode, WorkerState
+from gmg_tui.model.errors import NotReadyError
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind, explain
 from gmg_tui.session import STORE
 from gmg_tui.session.protocol import Action
@@ -26,7 +28,7 @@ from gmg_tui.session.store import reader
 from tests.nvml_sim import Process, Sim
 from tests.workers import texts
 
-from .harness import running, spec_for
+from .harness import program, running, spec_for, sweep_for
 
 NEVER = ("--lines", "0")
 RUNNING = WorkerState.RUNNING
@@ -353,3 +355,26 @@ async def test_no_attempt_runs_a_script_that_another_user_has_put_there_since(tm
         await run.until_state("cpu0", WorkerState.FAILED)
         assert f"{script} belongs to nobody, unlike when the session was started" in (run.worker("cpu0").reason or "")
     assert ran.read_text() == "x"
+
+
+@pytest.mark.slow
+async def test_jobs_wait_for_a_script_that_is_gone_for_a_moment(tmp_path: Path) -> None:
+    shared, away = tmp_path / "shared", tmp_path / "away"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    (script := shared / "sim.py").write_text(
+        f"import os; os.path.exists({str(away)!r}) or os.rename(__file__, {str(away)!r})"
+    )
+    async with running(sweep_for([{}] * 3, program(script=str(script)), cpu=1)) as run:
+        snapshot = await run.until(lambda _: "others could create it" in (run.worker("cpu0").reason or ""))
+        assert snapshot.queue is not None
+        assert (snapshot.queue.finished, snapshot.queue.waiting) == (1, 2)
+        script.write_text("")
+        queue = await run.until_done()
+    assert queue.finished == 3
+
+
+def test_a_disk_that_does_not_answer_is_tried_again() -> None:
+    error = NotReadyError("the disk with the script has not answered for 120 s", 1)
+    kind = preparation_failure(error).kind
+    assert restart_policy.wants_restart(RestartMode.FAILURE, kind, had_progress=False, has_worked=False)

@@ -14,7 +14,7 @@ from gmg_tui.engine.attempts.readings import Readings
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.gpu.nvml import NvmlUnavailable
 from gmg_tui.model import GpuSample, RunSpec
-from gmg_tui.model.errors import GmgError
+from gmg_tui.model.errors import GmgError, NotReadyError
 from gmg_tui.model.text import clean
 from gmg_tui.scripts import interpreter, torchrun
 from gmg_tui.scripts.genesis.output.failures import SEE_LOG, Failure, FailureKind, explain_recorded
@@ -86,8 +86,16 @@ def _env_error(line: bytes, program: str) -> str | None:
 
 def preparation_failure(error: NvmlUnavailable | GmgError) -> Failure:
     """Returns the failure of an attempt that could not be prepared."""
-    kind = FailureKind.DEVICE if isinstance(error, NvmlUnavailable) else FailureKind.CONFIG
-    return Failure(FailureKind.DRIVER if isinstance(error, DriverSilentError) else kind, str(error), "")
+    match error:
+        case DriverSilentError():
+            kind = FailureKind.DRIVER
+        case NvmlUnavailable():
+            kind = FailureKind.DEVICE
+        case NotReadyError():
+            kind = FailureKind.UNKNOWN
+        case _:
+            kind = FailureKind.CONFIG
+    return Failure(kind, str(error), "")
 
 
 def outcome_of_failed_start(program: str, error: OSError | RuntimeError) -> Outcome:

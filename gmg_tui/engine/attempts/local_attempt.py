@@ -27,7 +27,7 @@ from gmg_tui.machine import numa
 from gmg_tui.machine.gpu.nvml import NvmlUnavailable
 from gmg_tui.machine.processes import Table
 from gmg_tui.model import Curve, Details, GpuSample, Phase, Stacks, WorkerState, units
-from gmg_tui.model.errors import GmgError
+from gmg_tui.model.errors import GmgError, NotReadyError
 from gmg_tui.scripts.genesis.output.failures import FailureKind
 from gmg_tui.scripts.probe.counts import Counts
 
@@ -115,7 +115,7 @@ class LocalAttempt:
         if isinstance(error, NvmlUnavailable | GmgError):
             failure = preparation_failure(error)
             _log.info("%s: an attempt could not be prepared: %s", self.slot.name, failure.reason)
-            unready = failure.reason if isinstance(error, NvmlUnavailable) else None
+            unready = failure.reason if isinstance(error, NvmlUnavailable | NotReadyError) else None
             return Outcome(failure, unprepared=True, unready=unready)
         return self._preparing.result() or outcome_without_process(None)
 

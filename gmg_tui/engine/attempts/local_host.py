@@ -32,7 +32,7 @@ from gmg_tui.machine.gpu.egl import EglMap
 from gmg_tui.machine.ownership import changed_owner, refusal_of_any
 from gmg_tui.machine.processes import Scans
 from gmg_tui.model import Checkpoint, Gpu, Session, Slot
-from gmg_tui.model.errors import GmgError
+from gmg_tui.model.errors import GmgError, NotReadyError
 from gmg_tui.scripts import probe, torchrun
 from gmg_tui.scripts.checkpoints import Trust, newest_intact, relocate
 from gmg_tui.scripts.genesis import caches
@@ -178,13 +178,13 @@ class LocalHost:
     async def await_disk(self, source: str, function: Callable[[], _T], report: Report, key: Hashable = None) -> _T:
         """Runs `function`, which may wait for a disk; the wait reason on the screen names `source`.
 
-        Concurrent calls with the same `source` and `key` are merged. Raises `GmgError` if there is no answer in time.
+        Concurrent calls with the same `source` and `key` are merged. Raises `NotReadyError` if there is no answer in time.
         """
         try:
             times_s = _DISK_REPORT_DELAY_S, _DISK_TIMEOUT_S
             return await self._share((source, key), function, lambda: report(f"for {source}"), times_s)
         except TimeoutError:
-            raise GmgError(f"{source} has not answered for {_DISK_TIMEOUT_S:.0f} s", 1) from None
+            raise NotReadyError(f"{source} has not answered for {_DISK_TIMEOUT_S:.0f} s", 1) from None
         finally:
             report(None)
 
@@ -216,7 +216,8 @@ class LocalHost:
         spec, agent = self.spec, self.spec.agent
         if agent is None:
             if (reason := changed_owner(start_paths(spec), spec.path_owners)) is not None:
-                raise GmgError(reason, 1)
+                is_complete = all(map(os.path.exists, start_paths(spec)))
+                raise (GmgError if is_complete else NotReadyError)(reason, 1)
             return
         module, environ = spec.script if spec.module else None, os.environ | env
         caches.make_caches(environ, spec.cwd)

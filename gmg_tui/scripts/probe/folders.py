@@ -109,17 +109,16 @@ def read_abandoned(session: Path) -> Mapping[int, tuple[Checkpoint, ...]]:
     files: dict[str, list[Checkpoint]] = {}
 
     def read(name: str, folder: int) -> bool:
-        if name[:-_RANDOM_CHARS] == _prefix(session):
-            reports, names = Reports(), []
-            with suppress(OSError), os.scandir(folder) as entries:
-                names = [entry.name for entry in islice(entries, MAX_FILES)]
-            found = chain.from_iterable(reports.read(folder)[1] for _ in range(_MAX_ABANDONED_READS))
-            files.setdefault(name, []).extend(deque(found, MAX_JOB_CHECKPOINTS))
-            pids.setdefault(name, set()).update(int(name) for name in names if name.isascii() and name.isdecimal())
+        reports, names = Reports(), []
+        with suppress(OSError), os.scandir(folder) as entries:
+            names = [entry.name for entry in islice(entries, MAX_FILES)]
+        found = chain.from_iterable(reports.read(folder)[1] for _ in range(_MAX_ABANDONED_READS))
+        files.setdefault(name, []).extend(deque(found, MAX_JOB_CHECKPOINTS))
+        pids.setdefault(name, set()).update(int(name) for name in names if name.isascii() and name.isdecimal())
         return True
 
     for parent in _parents():
-        remove_abandoned(parent, PREFIX, read)
+        remove_abandoned(parent, _prefix(session), read)
     saved: dict[int, tuple[Checkpoint, ...]] = {}
     for name, checkpoints in files.items():
         newest = sorted(checkpoints, key=lambda file: file.saved)[-MAX_JOB_CHECKPOINTS:]
