@@ -110,13 +110,10 @@ async def _run_client(request: web.Request, command: str, downloads: DownloadMan
     await service.start(*size)
     try:
         async for message in page:
+            length = len(message.data) if isinstance(message.data, str | bytes) else 0
             match json.loads(message.data) if message.type is WSMsgType.TEXT else None:
                 case ["stdin", str(text)]:
-                    data = text.encode(errors="replace")
-                    await service.send_bytes(data)
-                    await asyncio.sleep(len(data) / MAX_BYTES_PER_S)  # the screen's key queue is unbounded
-                    if request.transport is None:
-                        break  # the page is closed: drop the rest of its input
+                    await service.send_bytes(text.encode(errors="replace"))
                 case ["resize", {"width": width, "height": height}]:
                     await service.set_terminal_size(_parse_size(width, 80), _parse_size(height, 24))
                 case ["ping", str(text)]:
@@ -125,6 +122,9 @@ async def _run_client(request: web.Request, command: str, downloads: DownloadMan
                     await service.blur()
                 case ["focus"]:
                     await service.focus()
+            await asyncio.sleep(length / MAX_BYTES_PER_S)  # the screen's event queue is unbounded
+            if request.transport is None:
+                break  # the page is closed: drop the rest of its input
     except (ValueError, OSError, RecursionError):  # an invalid message, or the page is closed
         pass
     finally:

@@ -57,7 +57,9 @@ class Trust(NamedTuple):
             return f"belongs to {user_name(status.st_uid)}"
         if not os.path.samestat(target, status):
             return "is being replaced"
-        is_private = any(_is_private(parent) for _, parent, _ in parents)
+        is_private = False
+        for _, parent, _ in parents:  # a folder with a link does not protect its target
+            is_private = not stat.S_ISLNK(parent.st_mode) and (is_private or _is_private(parent))
         if status.st_mode & stat.S_IWOTH and not is_private:
             return "can be changed by all users"
         shared = [parent for _, parent, _ in parents if _is_shared(parent) and not is_public_folder(parent)]

@@ -66,11 +66,15 @@ def _active_pythons(environ: Mapping[str, str]) -> dict[str, str]:
 
     An environment of another user counts only if it is on PATH: `sudo -E` and `su` keep the variable alone.
     """
-    on_path = {os.path.realpath(folder) for folder in environ.get("PATH", "").split(":") if folder.startswith("/")}
+    on_path = {
+        os.path.realpath(folder): folder for folder in environ.get("PATH", "").split(":") if folder.startswith("/")
+    }
     found = dict[str, str]()
     for name in filter(environ.get, _ENVIRONMENT_KINDS):
         folder = Path(environ[name], "bin").absolute()
-        if os.path.realpath(folder) in on_path or refusal(folder, ()) is None:
+        if (spelling := on_path.get(os.path.realpath(folder))) is not None:  # not a link that another user can change
+            found[str(Path(spelling, "python"))] = name
+        elif refusal(folder, ()) is None:
             found[str(folder / "python")] = name
     return found
 

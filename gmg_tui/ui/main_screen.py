@@ -84,7 +84,8 @@ class MainScreen(TrueSizeScreen[None]):
 
     def on_screen_resume(self) -> None:
         """Redraws everything that changed while another screen covered this one."""
-        self.app.refresh_view()
+        if self.app.screen_stack:  # else the app is exiting
+            self.app.refresh_view()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Returns True if `action` is available."""

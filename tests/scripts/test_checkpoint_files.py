@@ -222,8 +222,13 @@ def test_a_file_that_all_users_can_change_is_not_loaded_unless_only_its_owner_ca
         path.chmod(mode)
         assert _reason((Checkpoint(str(path), 1.0),)) == reason
     path.chmod(0o666)
+    (private := visible / "private").mkdir(mode=0o700)
+    (private / "out").symlink_to(visible)
+    through_link = Checkpoint(str(private / "out" / path.name), 1.0)
+    assert _reason((through_link,)) == "can be changed by all users", "by way of its own folder"
     visible.chmod(0o700)
-    assert not _reason((Checkpoint(str(path), 1.0),))
+    for checkpoint in (Checkpoint(str(path), 1.0), through_link):
+        assert not _reason((checkpoint,))
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")

@@ -127,10 +127,10 @@ class LogCopies:
             return True
         if self._writers.get(path, self) is not self:  # its job has moved
             return False
-        if chunk.data:
+        if chunk.data and chunk.end != copied:
             await in_daemon_thread(_append, self._folder / path, chunk.data, self._max_bytes)
             self._copied[path] = chunk.end, chunk.file
-        return bool(chunk.data)
+        return bool(chunk.data) and chunk.end != copied
 
 
 def _append(path: Path, data: bytes, max_bytes: int | None) -> None:

@@ -352,9 +352,10 @@ async def test_folders_that_a_script_nests_among_the_logs_do_not_keep_an_agent(t
     remove_tree(logs)
 
 
-async def test_a_node_that_does_not_keep_to_the_limit_of_logs_fills_no_disk(tmp_path: Path) -> None:
+@pytest.mark.parametrize("advances", [True, False])
+async def test_a_node_that_does_not_keep_to_the_limit_of_logs_fills_no_disk(tmp_path: Path, advances: bool) -> None:
     async def read(path: str, offset: int) -> LogChunk:
-        return LogChunk(bytes(8 << 20 if offset < 99 else 0), end=offset + 1, file=1)
+        return LogChunk(bytes(8 << 20 if offset < 99 else 0), end=offset + 1 if advances else 1, file=1)
 
     copies = LogCopies(tmp_path, 1 << 20)
     copies.schedule(_LOG, 1)
