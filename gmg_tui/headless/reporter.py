@@ -97,6 +97,10 @@ class Reporter:
         for worker in snapshot.workers:
             if worker.slot not in ranks and worker.lost_since is None:  # a note reports a lost node
                 yield from self._state_changes(worker.slot, worker, snapshot)
+            if snapshot.queue is not None and worker.job is None and (reason := worker.reason or "").startswith("for "):
+                yield from self._once(
+                    worker.slot, _AMOUNT.sub("", reason), self._line(worker.slot, f"waiting {reason}")
+                )
             key = worker.slot if worker.job is None else f"{worker.slot} {worker.job}"
             alerts = (alert for alert in worker.alerts if alert.kind != "stuck" or worker.slot not in ranks)
             yield from self._alert_changes(worker.slot, key, alerts, ended=worker.state.ended)

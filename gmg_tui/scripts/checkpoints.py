@@ -51,15 +51,14 @@ class Trust(NamedTuple):
 
     def distrust_reason(self, path: str, status: os.stat_result) -> str | None:
         """Returns the reason to distrust an open file, such as its owner; None if it is trusted. Raises `OSError`."""
-        *parents, (_, target, _) = components(Path(path))
+        *parents, (target_path, target, _) = components(Path(path))
         is_public = is_public_folder(parents[-1][1])
         if not (_is_own(status) or (_is_squashed(status) and not is_public)):
             return f"belongs to {user_name(status.st_uid)}"
         if not os.path.samestat(target, status):
             return "is being replaced"
-        is_private = False
-        for _, parent, _ in parents:  # a folder with a link does not protect its target
-            is_private = not stat.S_ISLNK(parent.st_mode) and (is_private or _is_private(parent))
+        # A folder with a link does not protect its target.
+        is_private = any(_is_private(parent) for folder, parent, _ in parents if folder in target_path.parents)
         if status.st_mode & stat.S_IWOTH and not is_private:
             return "can be changed by all users"
         shared = [parent for _, parent, _ in parents if _is_shared(parent) and not is_public_folder(parent)]

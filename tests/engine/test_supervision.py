@@ -13,14 +13,16 @@ from unittest.mock import MagicMock
 import pytest
 from msgspec import structs
 
+from gmg_tui.engine.attempts import code_check
 from gmg_tui.engine.attempts.attempt import RankActivity
+from gmg_tui.engine.attempts.code_check import CodeCheck
 from gmg_tui.engine.attempts.failure import preparation_failure
 from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.workers import group, restart_policy
 from gmg_tui.engine.workers.failed_starts import FailedStarts
 from gmg_tui.engine.workers.restart_policy import HEALTHY_S, RestartPolicy
 from gmg_tui.model import NO_ATTEMPT, AlertAction, Checkpoint, RestartMode, StartMode, WorkerState
-from gmg_tui.model.errors import NotReadyError
+from gmg_tui.model.errors import GmgError, NotReadyError
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind, explain
 from gmg_tui.session import STORE
 from gmg_tui.session.protocol import Action
@@ -358,20 +360,35 @@ async def test_no_attempt_runs_a_script_that_another_user_has_put_there_since(tm
 
 
 @pytest.mark.slow
-async def test_jobs_wait_for_a_script_that_is_gone_for_a_moment(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", [0o755, 0o1777])
+async def test_jobs_wait_for_a_script_that_is_gone_for_a_moment(tmp_path: Path, mode: int) -> None:
     shared, away = tmp_path / "shared", tmp_path / "away"
     shared.mkdir()
-    shared.chmod(0o1777)
+    shared.chmod(mode)
     (script := shared / "sim.py").write_text(
         f"import os; os.path.exists({str(away)!r}) or os.rename(__file__, {str(away)!r})"
     )
     async with running(sweep_for([{}] * 3, program(script=str(script)), cpu=1)) as run:
-        snapshot = await run.until(lambda _: "others could create it" in (run.worker("cpu0").reason or ""))
+        snapshot = await run.until(lambda _: "sim.py is missing" in (run.worker("cpu0").reason or ""))
         assert snapshot.queue is not None
         assert (snapshot.queue.finished, snapshot.queue.waiting) == (1, 2)
         script.write_text("")
         queue = await run.until_done()
     assert queue.finished == 3
+
+
+def test_jobs_fail_if_their_script_is_not_back_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (public := tmp_path / "public").mkdir()
+    public.chmod(0o1777)
+    for folder in (public / "gone", tmp_path / "gone"):
+        check = CodeCheck(spec_for(cwd=str(folder)))
+        for limit_s, error in ((60.0, NotReadyError), (0.0, GmgError), (60.0, NotReadyError)):
+            monkeypatch.setattr(code_check, "_MAX_ABSENCE_S", limit_s)
+            with pytest.raises(GmgError, match="is missing") as caught:
+                check.check({})
+            assert caught.type is error
+        folder.mkdir()
+        check.check({})
 
 
 def test_a_disk_that_does_not_answer_is_tried_again() -> None:

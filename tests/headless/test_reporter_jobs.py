@@ -109,6 +109,16 @@ def test_only_unusual_states_are_reported_between_start_and_end() -> None:
     ]
 
 
+def test_what_a_slot_waits_for_is_reported_once() -> None:
+    reporter = Reporter(_SESSION)
+    for second in (5, 10):
+        idle = replace(
+            _worker(4, state=WorkerState.WAITING), job=None, reason=f"for a while: not ready since {second} s"
+        )
+        lines = list(reporter.report_changes(_snapshot(idle)))
+        assert lines == (["cpu0   waiting for a while: not ready since 5 s"] if second == 5 else [])
+
+
 @pytest.mark.parametrize(
     ("queue", "status"),
     [

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 
 from gmg_tui import session as sessions
 from gmg_tui.engine.attempts.attempt import Report, Task
+from gmg_tui.engine.attempts.code_check import CodeCheck
 from gmg_tui.engine.attempts.failure import DriverSilentError
 from gmg_tui.engine.attempts.gate import Gate
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
@@ -29,7 +30,6 @@ from gmg_tui.machine.cgroup import Memory, folders, usable_cpus
 from gmg_tui.machine.folders import make_private
 from gmg_tui.machine.gpu.driver import LATE_S, MAX_DRIVER_WAIT_S, Driver, timeout_text
 from gmg_tui.machine.gpu.egl import EglMap
-from gmg_tui.machine.ownership import changed_owner, refusal_of_any
 from gmg_tui.machine.processes import Scans
 from gmg_tui.model import Checkpoint, Gpu, Session, Slot
 from gmg_tui.model.errors import GmgError, NotReadyError
@@ -40,11 +40,8 @@ from gmg_tui.scripts.genesis.caches import PhaseTimes, ScriptTimes
 from gmg_tui.scripts.genesis.environ import Environment, thread_share, worker_environment
 from gmg_tui.scripts.interpreter import (
     code_paths,
-    import_paths_of,
     installed,
     library_paths,
-    script_folder,
-    start_paths,
 )
 from gmg_tui.scripts.probe.counts import Counts
 from gmg_tui.scripts.probe.folders import make_folders
@@ -128,6 +125,7 @@ class LocalHost:
         self._robosuite = "robosuite" in installed(spec.python)
         self._count, self._logs, self._nvml, self._egl = count, logs, nvml, egl
         self._calls: dict[Hashable, asyncio.Task[object]] = {}
+        self._code = CodeCheck(self.spec)
         """Running calls that may block forever, shared: a hung driver must not cost a thread per attempt."""
         self._memories: WeakValueDictionary[tuple[Path, ...], Memory] = WeakValueDictionary()
         self._cores_near_gpus = numa.near_cores(session.slots) if spec.pin and spec.simulate is None else {}
@@ -207,35 +205,6 @@ class LocalHost:
         result: _T = task.result()  # type: ignore[assignment]  # a key stands for one function
         return result
 
-    def _check_owners(self, env: Mapping[str, str], library_owners: Iterable[str] = ()) -> None:
-        """Raises `GmgError` if the files that workers run have other owners than at the session's start, or on its machine.
-
-        On a node's own scratch disk, for example, anyone may have created a user's missing folder. `env` is the workers'
-        extra environment, and `library_owners` own what it names on the session's machine.
-        """
-        spec, agent = self.spec, self.spec.agent
-        if agent is None:
-            if (reason := changed_owner(start_paths(spec), spec.path_owners)) is not None:
-                is_complete = all(map(os.path.exists, start_paths(spec)))
-                raise (GmgError if is_complete else NotReadyError)(reason, 1)
-            return
-        module, environ = spec.script if spec.module else None, os.environ | env
-        caches.make_caches(environ, spec.cwd)
-        reason = (
-            refusal_of_any(code_paths(spec), agent.owners)
-            or refusal_of_any((spec.cwd,), (*agent.owners, *agent.cwd_owners))
-            or refusal_of_any(agent.import_paths, agent.owners, optional=True)
-            or refusal_of_any(library_paths(env), (*agent.owners, *library_owners), optional=True)
-            or refusal_of_any(
-                import_paths_of(spec.python, script_folder(spec), module, environ),
-                (*agent.owners, *library_owners),
-                optional=True,
-            )
-            or refusal_of_any(map(str, caches.cache_folders(environ, spec.cwd)), agent.owners, optional=True)
-        )
-        if reason is not None:
-            raise GmgError(reason, 1)
-
     async def prepare(self, slot: Slot, task: Task, rendezvous: Rendezvous | None, report: Report) -> Launch:
         """Prepares an attempt: its command line, environment, checkpoint and cores.
 
@@ -255,7 +224,7 @@ class LocalHost:
         extra = {name: fill(value, values) for name, value in env.items()}
         libraries = library_paths(extra)
         await self.await_disk(
-            "the disk with the script", lambda: self._check_owners(extra, task.library_owners), report, libraries
+            "the disk with the script", lambda: self._code.check(extra, task.library_owners), report, libraries
         )
         checkpoint, not_continued = await self._find_checkpoint(task, report)
         if checkpoint is not None:

@@ -16,7 +16,7 @@ from msgspec import Meta, Struct, structs
 
 from gmg_tui.jobs.argument_placeholders import JOB_NAMES, NAME_PATTERN, WORKER_NAMES, as_text
 from gmg_tui.machine import toml
-from gmg_tui.machine.ownership import public_components, user_name
+from gmg_tui.machine.ownership import owners, public_components, user_name
 from gmg_tui.model import Value, units
 from gmg_tui.model.errors import GmgError, suggest
 
@@ -134,11 +134,15 @@ def read(path: str) -> Settings:
 
 
 def _check_planted(file: Path, folder: Path, script: str) -> None:
-    """Raises `GmgError` if another user could have put the script where the file names it, in a folder such as `/tmp`."""
+    """Raises `GmgError` if another user could have put the script where the file names it.
+
+    That is, in a folder such as `/tmp`, or in the current folder if the script is not beside the file.
+    """
     trusted = {os.getuid(), 0}
     with suppress(OSError):
         trusted.add(file.stat().st_uid)
-    for component, owner in {*public_components(folder / script)} - {*public_components(folder)}:
+    find = owners if folder == Path() else public_components  # nobody has named the current folder
+    for component, owner in {*find(folder / script)} - {*find(folder)}:
         if owner is not None and owner not in trusted:
             by = f"belongs to {user_name(owner)}, who may have put it where {file.name} names it"
             raise GmgError(f"{component} {by}; give the script's full path")

@@ -265,8 +265,11 @@ def test_no_other_user_can_put_a_script_beside_a_file_in_a_folder_of_all_users(
     write(tmp_path / "job", "")
     (tmp_path / "job" / "sim.py").unlink(missing_ok=True)
     monkeypatch.chdir(shared)
-    with pytest.raises(GmgError, match=r"sim\.py belongs to daemon"):
-        read("../job/sweep.toml")  # is not beside the file
+    for mode in (0o1777, 0o755):
+        shared.chmod(mode)
+        with pytest.raises(GmgError, match=r"sim\.py belongs to daemon"):
+            read("../job/sweep.toml")  # is not beside the file
+    shared.chmod(0o1777)
     monkeypatch.chdir(tmp_path / "job")
     (tmp_path / "job" / "sweep.toml").write_text(f"script = '{theirs}'")
     assert read("sweep.toml").script == str(theirs), "named by its full path, as on the command line"

@@ -1,0 +1,65 @@
+"""Checks before each attempt that the workers' code is still the one with which the session was started."""
+
+import os
+import time
+from collections.abc import Iterable, Mapping
+
+from gmg_tui.machine.ownership import changed_owner, refusal_of_any
+from gmg_tui.model import RunSpec
+from gmg_tui.model.errors import GmgError, NotReadyError
+from gmg_tui.scripts.genesis import caches
+from gmg_tui.scripts.interpreter import code_paths, import_paths_of, library_paths, script_folder, start_paths
+
+_MAX_ABSENCE_S = 600.0
+"""Seconds for which jobs wait for a missing script or folder, which may be moved or mounted."""
+
+
+class CodeCheck:
+    """Checks the files that a session's workers run on this machine: that they are there, and who owns them."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        self._spec = spec
+        self._missing_since: float | None = None
+        """Monotonic seconds; None if nothing was missing at the last check."""
+
+    def check(self, env: Mapping[str, str], library_owners: Iterable[str] = ()) -> None:
+        """Raises `GmgError` if files have other owners than at the session's start, or on its machine.
+
+        On a node's own scratch disk, for example, anyone may have created a user's missing folder. `env` is the workers'
+        extra environment, and `library_owners` own what it names on the session's machine. Raises `NotReadyError` if one is
+        missing for a moment.
+        """
+        if self._spec.agent is not None:
+            reason = self._refusal_on_node(env, tuple(library_owners))
+        else:
+            reason = changed_owner(start_paths(self._spec), self._spec.path_owners, or_missing=False)
+            if reason is None:
+                self._check_presence()
+        if reason is not None:
+            raise GmgError(reason, 1)
+
+    def _check_presence(self) -> None:
+        paths, now = start_paths(self._spec), time.monotonic()
+        missing = next((f"{path} is missing" for path in paths if not os.path.exists(path)), None)
+        # Looked at last: what was missing before may be another user's now.
+        reason = missing or changed_owner(paths, self._spec.path_owners)
+        if reason is None:
+            self._missing_since = None
+            return
+        self._missing_since = self._missing_since or now
+        raise (NotReadyError if now < self._missing_since + _MAX_ABSENCE_S else GmgError)(reason, 1)
+
+    def _refusal_on_node(self, env: Mapping[str, str], library_owners: tuple[str, ...]) -> str | None:
+        spec, agent = self._spec, self._spec.agent
+        assert agent is not None
+        module, environ = spec.script if spec.module else None, os.environ | env
+        caches.make_caches(environ, spec.cwd)
+        imports = import_paths_of(spec.python, script_folder(spec), module, environ)
+        return (
+            refusal_of_any(code_paths(spec), agent.owners)
+            or refusal_of_any((spec.cwd,), (*agent.owners, *agent.cwd_owners))
+            or refusal_of_any(agent.import_paths, agent.owners, optional=True)
+            or refusal_of_any(library_paths(env), (*agent.owners, *library_owners), optional=True)
+            or refusal_of_any(imports, (*agent.owners, *library_owners), optional=True)
+            or refusal_of_any(map(str, caches.cache_folders(environ, spec.cwd)), agent.owners, optional=True)
+        )
