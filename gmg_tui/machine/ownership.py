@@ -82,15 +82,15 @@ def path_owners(*paths: str) -> dict[str, int]:
     return {str(component): uid for component, uid in public_components(*paths) if uid is not None}
 
 
-def changed_owner(paths: Iterable[str], known: Mapping[str, int], *, or_missing: bool = True) -> str | None:
+def changed_owner(paths: Iterable[str], known: Mapping[str, int]) -> str | None:
     """Returns the reason why code at `paths` must not run: another than the `known` owner could have replaced it; else None.
 
-    `known` are the results of an earlier `path_owners`. With `or_missing`, anyone could create what is missing.
+    `known` are the results of an earlier `path_owners`.
     """
     for component, uid in public_components(*paths):
-        if uid is None and or_missing:
+        if uid is None:
             return f"{component} is missing, and others could create it: not run"
-        if uid is not None and uid not in (0, os.getuid(), known.get(str(component))):
+        if uid not in (0, os.getuid(), known.get(str(component))):
             return f"{component} belongs to {user_name(uid)}, unlike when the session was started: not run; if you trust it, start a new session"
     return None
 

@@ -11,6 +11,7 @@ import threading
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from rich.console import Console
@@ -23,6 +24,7 @@ from textual.events import Event, Resize
 from textual.message_pump import MessagePump
 from textual.screen import Screen
 
+from gmg_tui.machine.folders import distrust
 from gmg_tui.model import Occurrence, units
 from gmg_tui.model.text import one_line, safe
 
@@ -268,11 +270,24 @@ async def copy(app: App[Any], text: str) -> str:
     text = safe(text)
     amount = units.count(text.count("\n") + 1, "line")
     app.copy_to_clipboard(text)
-    if not app.is_web and "TMUX" in os.environ and await _load_into_tmux(text):
+    if not app.is_web and _is_in_own_tmux() and await _load_into_tmux(text):
         return f"Copied {amount}, also to tmux's paste buffer."
     if app.is_web:
         return "No clipboard in a browser; select the text with the mouse instead."
     return f"Sent {amount} to the terminal (OSC 52)."
+
+
+def _is_in_own_tmux() -> bool:
+    """True if `TMUX` names a socket of this user, and not one of the user whose shell ran `su`: tmux tells it our environment."""
+    socket = Path(os.environ.get("TMUX", "").partition(",")[0])
+    try:
+        return (
+            socket.is_socket()
+            and socket.lstat().st_uid == os.getuid()
+            and distrust(socket.parent, shared=True, must_exist=True) is None
+        )
+    except OSError:
+        return False
 
 
 async def _load_into_tmux(text: str) -> bool:

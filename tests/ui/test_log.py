@@ -1,5 +1,8 @@
 """The log of the chosen worker: how it is followed, paused and searched."""
 
+import os
+import socket
+from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -214,6 +217,31 @@ async def test_y_copies_the_match_else_the_newest_line_in_view(monkeypatch: pyte
         await play.sees(pilot, "match 1 of 1")
         await press(pilot, "y")
         assert app.clipboard == WARNING
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="makes another user's socket")
+async def test_no_text_and_no_environment_reach_another_users_tmux(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after `su` in another user's terminal."""
+    ran, path = tmp_path / "ran", tmp_path / "socket"
+    (tmp_path / "tmux").write_text(f"#!/bin/sh\ncat > {ran}\n")
+    (tmp_path / "tmux").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("TMUX", f"{path},1,0")
+    app = _app_of("last")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        async with app.run_test(size=SMALL) as pilot:
+            await play.sees(pilot, "1 line")
+            os.chown(path, 65534, -1)
+            await press(pilot, "y")
+            await play.sees(pilot, "Sent 1 line to the terminal")
+            assert not ran.exists()
+            os.chown(path, 0, -1)
+            await press(pilot, "y")
+            await play.sees(pilot, "also to tmux")
+    assert ran.read_text() == "last"
 
 
 async def test_text_selected_with_the_mouse_is_highlighted_and_copied_and_the_log_pauses() -> None:

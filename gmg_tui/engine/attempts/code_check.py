@@ -26,28 +26,23 @@ class CodeCheck:
         """Raises `GmgError` if files have other owners than at the session's start, or on its machine.
 
         On a node's own scratch disk, for example, anyone may have created a user's missing folder. `env` is the workers'
-        extra environment, and `library_owners` own what it names on the session's machine. Raises `NotReadyError` if one is
-        missing for a moment.
+        extra environment, and `library_owners` own what it names on the session's machine. Raises `NotReadyError` instead
+        while one is missing, for up to `_MAX_ABSENCE_S`.
         """
+        paths, now = start_paths(self._spec), time.monotonic()
+        missing = next((path for path in paths if not os.path.exists(path)), None)
+        # Looked at last: what was missing before may be another user's now.
         if self._spec.agent is not None:
             reason = self._refusal_on_node(env, tuple(library_owners))
         else:
-            reason = changed_owner(start_paths(self._spec), self._spec.path_owners, or_missing=False)
-            if reason is None:
-                self._check_presence()
-        if reason is not None:
-            raise GmgError(reason, 1)
-
-    def _check_presence(self) -> None:
-        paths, now = start_paths(self._spec), time.monotonic()
-        missing = next((f"{path} is missing" for path in paths if not os.path.exists(path)), None)
-        # Looked at last: what was missing before may be another user's now.
-        reason = missing or changed_owner(paths, self._spec.path_owners)
-        if reason is None:
+            reason = changed_owner(paths, self._spec.path_owners)
+        if missing is None:
             self._missing_since = None
-            return
-        self._missing_since = self._missing_since or now
-        raise (NotReadyError if now < self._missing_since + _MAX_ABSENCE_S else GmgError)(reason, 1)
+        else:
+            reason, self._missing_since = reason or f"{missing} is missing", self._missing_since or now
+        if reason is not None:
+            is_ready = self._missing_since is None or now >= self._missing_since + _MAX_ABSENCE_S
+            raise (GmgError if is_ready else NotReadyError)(reason, 1)
 
     def _refusal_on_node(self, env: Mapping[str, str], library_owners: tuple[str, ...]) -> str | None:
         spec, agent = self._spec, self._spec.agent
