@@ -29,7 +29,7 @@ def components(path: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
     """Yields the folders and links that lead to `path`, and its target: each one's path, status, and True for the target.
 
     Starts at the root; after a link, `..` is the parent of the link's target, as for the kernel. Raises `OSError` if one is
-    missing, or if links form a loop.
+    missing, if links form a loop, or at the end if the kernel follows one of them elsewhere.
     """
     component, names, links = Path("/"), [*reversed(path.absolute().parts[1:])], 0
     while links <= MAX_LINKS:
@@ -39,6 +39,8 @@ def components(path: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
             names += reversed((component.parent / component.readlink()).parts[1:])
             component, links = Path("/"), links + 1
         if not names:
+            if not os.path.samestat(path.stat(), status):
+                raise OSError(errno.ESTALE, "the path is not the same for all processes", str(path))  # as in /proc
             return
         component = component.parent if (name := names.pop()) == ".." else component / name
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))

@@ -21,8 +21,8 @@ KNOWN_FORMS = (
 """Matches secrets with a known form."""
 _unmasked = False
 _ENV_OPTION = re.compile(rb"(?<=\0)(?:--env=|--env\0)([^=\0]+)=([^\0]+)")
-_NOTIFY_OPTION = re.compile(rb"(?<=\0)(?:--notify=|--notify\0)([^\0]* [^\0]*)")
-"""Matches a command with arguments, such as the address of a webhook."""
+_NOTIFY_OPTION = re.compile(rb"(?<=\0)(?:--notify=|--notify\0)(?!(?:bell|osc9|osc777)\0)([^\0]+)")
+"""Matches a command, which may name the secret address of a webhook."""
 
 
 def disable_masking() -> None:

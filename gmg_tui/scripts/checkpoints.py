@@ -57,8 +57,8 @@ class Trust(NamedTuple):
             return f"belongs to {user_name(status.st_uid)}"
         if not os.path.samestat(target, status):
             return "is being replaced"
-        # A folder with a link does not protect its target.
-        is_private = any(_is_private(parent) for folder, parent, _ in parents if folder in target_path.parents)
+        # Others may have another link to the file, or have entered its folder before one above was closed.
+        is_private = _is_private(target_path.parent.lstat()) and status.st_nlink == 1
         if status.st_mode & stat.S_IWOTH and not is_private:
             return "can be changed by all users"
         shared = [parent for _, parent, _ in parents if _is_shared(parent) and not is_public_folder(parent)]

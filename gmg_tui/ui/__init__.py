@@ -17,14 +17,16 @@ __all__ = ["Outcome", "load", "run"]
 
 _TEXTUAL_ENV = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
 """Variables that Textual reads on import: no animations, and scrolling by whole rows."""
+_WEB_DRIVER = "textual.drivers.web_driver:WebDriver"
+_ALLOWED_ENV = {*_TEXTUAL_ENV, "TEXTUAL_COLOR_SYSTEM", "TEXTUAL_FPS", "TEXTUAL_ESCAPE_DELAY"}
+"""Textual's other variables are for developers: they press keys, write files and import classes."""
 _GC_THRESHOLD = 20_000
 """Net allocations before a garbage collection: a redraw makes thousands, nearly all freed by reference counting."""
 
 
 def load() -> None:
     """Imports the interface, so that `run` starts sooner, and tunes the garbage collector."""
-    for name, value in _TEXTUAL_ENV.items():
-        os.environ.setdefault(name, value)
+    _set_environment()
     # Imports leave no garbage: do not collect now and, with `freeze`, exclude these objects later.
     gc.disable()
     try:
@@ -34,6 +36,16 @@ def load() -> None:
         gc.freeze()
         gc.set_threshold(_GC_THRESHOLD)
         gc.enable()
+
+
+def _set_environment() -> None:
+    """Removes what `sudo -E` or `su` may have kept of another user's variables, or of another program's development."""
+    for name in [name for name in os.environ if name == "TEXTUAL" or name.startswith("TEXTUAL_")]:
+        is_web = name == "TEXTUAL_DRIVER" and os.environ[name] == _WEB_DRIVER
+        if name not in _ALLOWED_ENV and not is_web:
+            del os.environ[name]
+    for name, value in _TEXTUAL_ENV.items():
+        os.environ.setdefault(name, value)
 
 
 def run(
@@ -56,6 +68,7 @@ def run(
     Raises:
         GmgError: The session cannot be opened, or the interface failed.
     """
+    _set_environment()
     return asyncio.run(_run(connect, theme, ascii_only=ascii, mouse=mouse, web=web))
 
 

@@ -94,6 +94,6 @@ from gmg_tui.__main__ import main
 main()
 """
     command = [sys.executable, "-c", program, "--env", "A_TOKEN=s3cret", "--env=B_KEY=s3cret", "--env", "C=shown"]
-    command += ["--notify", "curl https://box/s3cret", "--notify=curl s3cret", "--notify", "bell"]
+    command += ["--notify", "curl https://box/s3cret", "--notify=curl\ts3cret", "--notify", "bell"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LONG_S).stdout
     assert ("s3cret" in shown, "C=shown" in shown, "bell" in shown) == (False, True, True)

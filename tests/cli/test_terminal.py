@@ -78,6 +78,24 @@ def test_no_input_ends_the_screen(garbage: bytes) -> None:
     assert terminal.wait() == 130
 
 
+@pytest.mark.parametrize(
+    "variables", [{"TEXTUAL_PRESS": "X,y,enter"}, {"TEXTUAL_SCREENSHOT": "1"}, {"TEXTUAL_LOG": "log"}], ids=str
+)
+def test_no_variable_of_textual_steers_the_screen(
+    variables: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As kept by `sudo -E` from another user, or set to develop another program."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in {**variables, "TEXTUAL_SCREENSHOT_LOCATION": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+    terminal = _gmg("--cpu", "1", WORKER, "--lines", "40", "--crash", "traceback")
+    terminal.expect("failed")
+    terminal.send("q")
+    terminal.expect(pexpect.EOF)
+    assert terminal.wait() == 1
+    assert not [*tmp_path.glob("*.svg"), *tmp_path.glob("log")]
+
+
 def test_a_session_that_ends_while_attached_prints_its_table() -> None:
     terminal = _gmg("--cpu", "1", WORKER, "--lines", "20", "--crash", "traceback")
     terminal.expect("failed")

@@ -105,7 +105,7 @@ async def test_a_stop_cancels_a_pending_restart() -> None:
     ("spec", "word"),
     [
         ({"python": "/nowhere/python"}, "/nowhere/python"),
-        ({"cwd": "/nowhere"}, "cannot change directory to '/nowhere'"),
+        ({"cwd": "/nowhere"}, "/nowhere is missing"),
     ],
 )
 async def test_a_script_that_cannot_start_is_a_failure_without_a_traceback(spec: dict[str, Any], word: str) -> None:

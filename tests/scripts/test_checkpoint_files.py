@@ -230,6 +230,13 @@ def test_a_file_that_all_users_can_change_is_not_loaded_unless_only_its_owner_ca
     visible.chmod(0o700)
     for checkpoint in (Checkpoint(str(path), 1.0), through_link):
         assert not _reason((checkpoint,))
+    os.link(path, other := visible / "other")
+    assert _reason((Checkpoint(str(path), 1.0),)) == "can be changed by all users", "by way of the other link"
+    other.unlink()
+    (inner := visible / "inner").mkdir(mode=0o755)
+    path.rename(inner / path.name)
+    moved = Checkpoint(str(inner / path.name), 1.0)
+    assert _reason((moved,)) == "can be changed by all users", "by whom had entered it before"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
