@@ -49,6 +49,8 @@ def check_options(options: Options) -> dict[str, Any]:
         folder = str(Path.cwd())
     except OSError as error:
         raise GmgError(f"the current folder is gone ({error.strerror}); change to another one") from error
+    if not os.access(folder, os.X_OK):  # as after `su` in a private folder of another user
+        raise GmgError(f"the current folder, {folder}, cannot be entered; change to another one")
     return fields | {
         "cwd": folder,
         "python_given": path is not None,

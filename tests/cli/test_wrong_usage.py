@@ -156,6 +156,17 @@ def test_an_unreadable_script_is_refused(files: Path) -> None:
     assert "GmgError: cannot read sim.py: Permission denied" in done.stderr
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_a_current_folder_that_this_user_cannot_enter_is_refused(files: Path) -> None:
+    """As after `su` in a private folder."""
+    files.chmod(0o700)
+    program = (
+        "import os; from gmg_tui.cli.app import main; os.setuid(65534); main(['--cpu', '1', '--headless', '-m', 'sim'])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env=environ(), cwd=files, capture_output=True, text=True)
+    assert f"the current folder, {files}, cannot be entered" in done.stderr
+
+
 def test_a_terminal_that_cannot_show_the_screen_names_headless() -> None:
     terminal = pexpect.spawn(
         sys.executable, ["-m", "gmg_tui", "--cpu", "1", "sim.py"], env=environ(TERM="dumb"), timeout=LONG_S

@@ -383,12 +383,26 @@ def test_jobs_fail_if_their_script_is_not_back_in_time(tmp_path: Path, monkeypat
     for folder in (public / "gone", tmp_path / "gone"):
         check = CodeCheck(spec_for(cwd=str(folder)))
         for limit_s, error in ((60.0, NotReadyError), (0.0, GmgError), (60.0, NotReadyError)):
-            monkeypatch.setattr(code_check, "_MAX_ABSENCE_S", limit_s)
+            monkeypatch.setattr(code_check, "_MAX_WAIT_S", limit_s)
             with pytest.raises(GmgError, match="is missing") as caught:
                 check.check({})
             assert caught.type is error
         folder.mkdir()
         check.check({})
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_no_job_waits_for_a_folder_that_its_user_cannot_enter(tmp_path: Path) -> None:
+    (tmp_path / "closed" / "run").mkdir(parents=True)
+    (tmp_path / "closed").chmod(0o700)
+    check = CodeCheck(spec_for(cwd=str(tmp_path / "closed" / "run")))
+    os.seteuid(65534)
+    try:
+        with pytest.raises(GmgError, match="cannot be used: Permission denied") as caught:
+            check.check({})
+    finally:
+        os.seteuid(0)
+    assert caught.type is GmgError
 
 
 def test_a_disk_that_does_not_answer_is_tried_again() -> None:

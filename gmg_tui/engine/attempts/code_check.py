@@ -3,15 +3,16 @@
 import os
 import time
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
-from gmg_tui.machine.ownership import changed_owner, refusal_of_any
+from gmg_tui.machine.ownership import MISSING, changed_owner, refusal_of_any
 from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError, NotReadyError
 from gmg_tui.scripts.genesis import caches
 from gmg_tui.scripts.interpreter import code_paths, import_paths_of, library_paths, script_folder, start_paths
 
-_MAX_ABSENCE_S = 600.0
-"""Seconds for which jobs wait for a missing script or folder, which may be moved or mounted."""
+_MAX_WAIT_S = 600.0
+"""Seconds for which jobs wait for the code, whose folder may be moved or mounted."""
 
 
 class CodeCheck:
@@ -19,30 +20,28 @@ class CodeCheck:
 
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
-        self._missing_since: float | None = None
-        """Monotonic seconds; None if nothing was missing at the last check."""
+        self._refused_since: float | None = None
+        """Monotonic seconds; None if the last check found nothing."""
 
     def check(self, env: Mapping[str, str], library_owners: Iterable[str] = ()) -> None:
-        """Raises `GmgError` if files have other owners than at the session's start, or on its machine.
+        """Raises `NotReadyError` if files are missing, or have other owners than at the session's start or on its machine.
 
         On a node's own scratch disk, for example, anyone may have created a user's missing folder. `env` is the workers'
-        extra environment, and `library_owners` own what it names on the session's machine. Raises `NotReadyError` instead
-        while one is missing, for up to `_MAX_ABSENCE_S`.
+        extra environment, and `library_owners` own what it names on the session's machine. Raises `GmgError` instead if it
+        lasts for `_MAX_WAIT_S`.
         """
         paths, now = start_paths(self._spec), time.monotonic()
-        missing = next((path for path in paths if not os.path.exists(path)), None)
+        absence = next(filter(None, map(_absence, paths)), None)
         # Looked at last: what was missing before may be another user's now.
         if self._spec.agent is not None:
-            reason = self._refusal_on_node(env, tuple(library_owners))
+            reason = self._refusal_on_node(env, tuple(library_owners)) or absence
         else:
-            reason = changed_owner(paths, self._spec.path_owners)
-        if missing is None:
-            self._missing_since = None
+            reason = changed_owner(paths, self._spec.path_owners) or absence
+        if reason is None:
+            self._refused_since = None
         else:
-            reason, self._missing_since = reason or f"{missing} is missing", self._missing_since or now
-        if reason is not None:
-            is_ready = self._missing_since is None or now >= self._missing_since + _MAX_ABSENCE_S
-            raise (GmgError if is_ready else NotReadyError)(reason, 1)
+            self._refused_since = self._refused_since or now
+            raise (NotReadyError if now < self._refused_since + _MAX_WAIT_S else GmgError)(reason, 1)
 
     def _refusal_on_node(self, env: Mapping[str, str], library_owners: tuple[str, ...]) -> str | None:
         spec, agent = self._spec, self._spec.agent
@@ -58,3 +57,14 @@ class CodeCheck:
             or refusal_of_any(imports, (*agent.owners, *library_owners), optional=True)
             or refusal_of_any(map(str, caches.cache_folders(environ, spec.cwd)), agent.owners, optional=True)
         )
+
+
+def _absence(path: str) -> str | None:
+    """Returns how `path` is missing; None if it is not. Raises `GmgError` if this user may not look at it."""
+    try:
+        Path(path).stat()
+    except PermissionError as error:
+        raise GmgError(f"{path} cannot be used: {error.strerror}", 1) from error
+    except OSError as error:
+        return f"{path} is missing" if isinstance(error, MISSING) else f"{path} cannot be used: {error.strerror}"
+    return None
