@@ -155,7 +155,7 @@ class QueueScheduler:
             worker, reason = unready
             was_healthy = worker.outcome is not None and worker.outcome.running_s >= HEALTHY_S
             pause_s = self.board.pause(worker.slot.name, reason, was_healthy=was_healthy)
-            hold_s = self.board.hold(run.number, was_healthy=was_healthy)
+            hold_s = self.board.hold(run.number, reason, was_healthy=was_healthy)
             asyncio.get_running_loop().call_later(max(pause_s, hold_s), self._wake.set)
             if hold_s > _MAX_TRIAL_HOLD_S and self.source is not None:
                 unready = None  # the search need not wait for this slot

@@ -92,11 +92,11 @@ class SlotBoard:
         self._losses[job := worker.task.job or 0] += 1
         return reason if self._losses[job] <= _MAX_LOSSES else None
 
-    def hold(self, job: int, *, was_healthy: bool = False) -> float:
-        """Holds a job back that lost its slots, longer each time in a row. Returns the seconds; the first time 0."""
+    def hold(self, job: int, reason: str, *, was_healthy: bool = False) -> float:
+        """Holds a job back that did not start or lost its slots, longer each time. Returns the seconds; the first time 0."""
         last_s = self._held[job][0] if job in self._held else None
         hold_s = 0.0 if last_s is None or was_healthy else min(max(_UNREADY_PAUSE_S, 2 * last_s), _MAX_UNREADY_PAUSE_S)
-        self.hold_back(job, hold_s, "it has lost its slot again and again")
+        self.hold_back(job, hold_s, reason)
         return hold_s
 
     def hold_back(self, job: int, hold_s: float, reason: str) -> None:
