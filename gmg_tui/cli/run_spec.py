@@ -19,7 +19,7 @@ from gmg_tui.diagnosis.kinds import KINDS
 from gmg_tui.machine.files import open_regular
 from gmg_tui.machine.folders import OpenFolder
 from gmg_tui.machine.gpu.selection import wants_free
-from gmg_tui.machine.ownership import changed_owner, is_public_folder, path_owners
+from gmg_tui.machine.ownership import changed_owner, components, is_public_folder, path_owners
 from gmg_tui.model import AlertAction, DdpSpec, JobRecord, NodesSpec, RestartMode, RunSpec, Session, StartMode, units
 from gmg_tui.model.errors import GmgError, suggest
 from gmg_tui.scripts import interpreter, torchrun
@@ -123,12 +123,16 @@ def create_session(
 
 
 def _warn_of_public_code(spec: RunSpec) -> None:
-    """Prints a note if users who are not trusted can change the script, or add modules that it imports."""
+    """Prints a note if users who are not trusted can change or replace the script, or add modules that it imports."""
     folder, (_, script) = interpreter.script_folder(spec), interpreter.code_paths(spec)
     with suppress(OSError):
         if not spec.module and Path(script).stat().st_mode & stat.S_IWOTH:
             note(f"gmg-tui: {script} can be changed by all users; chmod o-w it")
-        status = Path(folder).stat()
+        *parents, (_, status, _) = components(Path(folder))
+        modes = {parent: above.st_mode for parent, above, _ in parents if stat.S_ISDIR(above.st_mode)}
+        open_to_all = [parent for parent, mode in modes.items() if mode & stat.S_IWOTH and not mode & stat.S_ISVTX]
+        for parent in open_to_all[:1]:
+            note(f"gmg-tui: {parent} can be changed by all users, who can replace {spec.script}; chmod +t it")
         if is_public_folder(status):
             users = "all users" if status.st_mode & stat.S_IWOTH else "its group"
             text = f"{folder} can be changed by {users}, who can add modules that {spec.script} imports"

@@ -225,6 +225,11 @@ def test_a_script_in_a_folder_of_all_users_is_warned_of(gmg: Gmg, folder: Path) 
     assert text not in gmg("sweep", "sweep.toml").stderr
     folder.chmod(0o1777)
     assert text in gmg("sweep", "sweep.toml").stderr
+    folder.parent.chmod(0o777)
+    note = f"gmg-tui: {folder.parent} can be changed by all users, who can replace sim.py; chmod +t it\n"
+    assert note in gmg("sweep", "sweep.toml").stderr
+    folder.parent.chmod(0o1777)
+    assert note not in gmg("sweep", "sweep.toml").stderr
     (folder / "sim.py").chmod(0o666)
     assert f"{folder}/sim.py can be changed by all users; chmod o-w it\n" in gmg("sweep", "sweep.toml").stderr
 
