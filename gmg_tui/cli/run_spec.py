@@ -49,8 +49,6 @@ def check_options(options: Options) -> dict[str, Any]:
         folder = str(Path.cwd())
     except OSError as error:
         raise GmgError(f"the current folder is gone ({error.strerror}); change to another one") from error
-    if not os.access(folder, os.X_OK):  # as after `su` in a private folder of another user
-        raise GmgError(f"the current folder, {folder}, cannot be entered; change to another one")
     return fields | {
         "cwd": folder,
         "python_given": path is not None,
@@ -107,6 +105,8 @@ def create_session(
     folder = sessions.create(options.name, named_after or program.script)
     new_folder = OpenFolder.open(folder)
     try:
+        if not os.access(fields["cwd"], os.X_OK):  # as after `su` in a private folder of another user
+            raise GmgError(f"the current folder, {fields['cwd']}, cannot be entered; change to another one")
         socket = sessions.socket_path(folder.name)
         if jobs is not None:
             from gmg_tui.session.store import reader  # only for sweeps

@@ -18,8 +18,9 @@ __all__ = ["Outcome", "load", "run"]
 _TEXTUAL_ENV = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
 """Variables that Textual reads on import: no animations, and scrolling by whole rows."""
 _WEB_DRIVER = "textual.drivers.web_driver:WebDriver"
-_ALLOWED_ENV = {*_TEXTUAL_ENV, "TEXTUAL_COLOR_SYSTEM", "TEXTUAL_FPS", "TEXTUAL_ESCAPE_DELAY"}
-"""Textual's other variables are for developers: they press keys, write files and import classes."""
+_DEVELOPERS_ENV = ("TEXTUAL", "TEXTUAL_DEBUG", "TEXTUAL_LOG", "TEXTUAL_PRESS", "TEXTUAL_SHOW_RETURN")
+_DEVELOPERS_PREFIXES = ("TEXTUAL_SCREENSHOT", "TEXTUAL_DEVTOOLS")
+"""Textual's variables for developers press keys, write files and send logs."""
 _GC_THRESHOLD = 20_000
 """Net allocations before a garbage collection: a redraw makes thousands, nearly all freed by reference counting."""
 
@@ -40,9 +41,9 @@ def load() -> None:
 
 def _set_environment() -> None:
     """Removes what `sudo -E` or `su` may have kept of another user's variables, or of another program's development."""
-    for name in [name for name in os.environ if name == "TEXTUAL" or name.startswith("TEXTUAL_")]:
-        is_web = name == "TEXTUAL_DRIVER" and os.environ[name] == _WEB_DRIVER
-        if name not in _ALLOWED_ENV and not is_web:
+    for name in [*os.environ]:
+        is_class = name == "TEXTUAL_DRIVER" and os.environ[name] != _WEB_DRIVER
+        if name in _DEVELOPERS_ENV or name.startswith(_DEVELOPERS_PREFIXES) or is_class:
             del os.environ[name]
     for name, value in _TEXTUAL_ENV.items():
         os.environ.setdefault(name, value)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -160,10 +161,14 @@ def test_an_unreadable_script_is_refused(files: Path) -> None:
 def test_a_current_folder_that_this_user_cannot_enter_is_refused(files: Path) -> None:
     """As after `su` in a private folder."""
     files.chmod(0o700)
-    program = (
-        "import os; from gmg_tui.cli.app import main; os.setuid(65534); main(['--cpu', '1', '--headless', '-m', 'sim'])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], env=environ(), cwd=files, capture_output=True, text=True)
+    words = ["--cpu", "1", "--headless", "-m", "sim"]
+    program = f"import os; from gmg_tui.cli.app import main; os.setuid(65534); main({words})"
+    with tempfile.TemporaryDirectory(dir="/tmp") as state:
+        os.chown(state, 65534, -1)
+        variables = environ(XDG_STATE_HOME=state)
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, env=variables, cwd=files, capture_output=True, text=True)
+        assert not [*Path(state).rglob("sim*")]
     assert f"the current folder, {files}, cannot be entered" in done.stderr
 
 
