@@ -219,6 +219,7 @@ async def test_y_copies_the_match_else_the_newest_line_in_view(monkeypatch: pyte
         assert app.clipboard == WARNING
 
 
+@pytest.mark.process
 @pytest.mark.skipif(os.getuid() != 0, reason="makes another user's socket")
 async def test_no_text_and_no_environment_reach_another_users_tmux(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
