@@ -150,8 +150,10 @@ def import_paths_of(python: str, folder: str, module: str | None, env: Mapping[s
 
 def script_folder(spec: RunSpec) -> str:
     """Returns the folder that Python puts first in the import path of a session's workers."""
+    if spec.module:
+        return spec.cwd
     script = os.path.realpath(spec.script_path)
-    return spec.cwd if spec.module else script if os.path.isdir(script) else os.path.dirname(script)  # noqa: PTH120 - as Python
+    return script if os.path.isdir(script) else os.path.dirname(script)  # noqa: PTH120 - as Python
 
 
 def code_paths(spec: RunSpec) -> tuple[str, str]:

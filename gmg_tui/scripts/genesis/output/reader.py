@@ -41,6 +41,7 @@ _SILENT = frozenset({Phase.IMPORTING, Phase.COMPILING})
 """Phases whose end Genesis does not print: the next line of the script itself ends them."""
 
 _MAX_PAUSE_S = 2.5
+"""Seconds between two checks of a worker that count as silence; checks are a second apart."""
 _STALE_FACTOR, _STALE_S, _FIRST_GAP_S = 3.0, 5.0, 20.0
 """Reports are late after this factor times the longest recent gap (`_FIRST_GAP_S` if none), at least `_STALE_S`."""
 _UNMATCHED_S = 15.0
