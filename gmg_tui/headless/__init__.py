@@ -13,6 +13,7 @@ from gmg_tui.headless.output import Output
 from gmg_tui.headless.reporter import Reporter
 from gmg_tui.model import Snapshot
 from gmg_tui.model.errors import GmgError
+from gmg_tui.results.report_text import render_end
 from gmg_tui.session.client import EngineClient
 from gmg_tui.session.protocol import Bye, Lines, Update
 
@@ -154,8 +155,6 @@ class _Headless:
 
     async def conclude(self) -> None:
         """Prints the session's results, and waits until they are written or another signal arrives."""
-        from gmg_tui.results.report_text import render_end  # imported late, as it loads Rich
-
         skipped = () if self._quiet else self._reporter.report_skipped(self._snapshot)
         changes = self._reporter.report_changes(self._snapshot)
         self._out.write(*skipped, *changes, *render_end(self._session, self._snapshot))
