@@ -18,10 +18,6 @@ class GmgError(Exception):
         self.exit_code = exit_code
 
 
-class NotReadyError(GmgError):
-    """An error that may pass by itself, such as a disk that does not answer: what needs it can be tried again later."""
-
-
 def suggest(word: str, words: Iterable[str], cutoff: float = 0.6) -> str:
     """Returns `; did you mean …?` with the most similar of `words`; empty if none reaches the similarity `cutoff`."""
     import difflib  # slow to import, and needed only for errors

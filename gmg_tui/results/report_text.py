@@ -41,7 +41,7 @@ def render_end(session: Session, snapshot: Snapshot) -> list[str]:
     if not snapshot.queue.stranded:
         return [logs]
     return [
-        "no job can start: every GPU that the jobs may use is benched",
+        "no job can start: every slot that the jobs may use is benched",
         *(f"{slot}: {reason}" for slot, reason in snapshot.queue.benched.items()),
         "fix them (nvidia-smi, the kernel's log, gmg-tui doctor), or choose others with --gpus, and continue the sweep",
         logs,

@@ -390,4 +390,4 @@ def test_a_job_that_finds_no_room_for_a_process_runs_again(error: int | RuntimeE
     outcome = outcome_of_failed_start("python", known)
     assert outcome.failure is not None
     assert outcome.failure.reason.startswith("cannot start python: ")
-    assert (outcome.unprepared, outcome.unready) == (again, outcome.failure.reason if again else None)
+    assert outcome.unready == (outcome.failure.reason if again else None)

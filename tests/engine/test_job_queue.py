@@ -21,6 +21,7 @@ from msgspec import structs
 from gmg_tui import session
 from gmg_tui import session as sessions
 from gmg_tui.cli.prestart import PrestartedEngine
+from gmg_tui.engine.attempts.attempt import Outcome
 from gmg_tui.engine.scheduling import queue_scheduler, slot_board
 from gmg_tui.engine.scheduling.allotment import Allotment, allot
 from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
@@ -204,7 +205,14 @@ class Run:
         self.number, self.engine_slots = number, slot_states
         self.slots = [slot_state.slot.name for slot_state in slot_states]
         self.workers = [
-            SimpleNamespace(slot=slot_states[0].slot, unready="not ready", outcome=None, attempt=None, sample=None)
+            SimpleNamespace(
+                slot=slot_states[0].slot,
+                task=SimpleNamespace(job=number),
+                unready="not ready",
+                outcome=Outcome(unready="not ready"),
+                attempt=None,
+                sample=None,
+            )
         ]
         self.lead = JobRecord(number, "", state=WorkerState.FINISHED, ended=1.0)
         self.rerun_requested = self.stopped = False
@@ -238,7 +246,9 @@ async def _run_with(source: MagicMock, monkeypatch: pytest.MonkeyPatch) -> JobQu
     scheduler.source = cast("Any", source)
     task = asyncio.create_task(scheduler.run())
     async with asyncio.timeout(LONG_S):
-        await done.wait()
+        while not done.is_set():
+            scheduler.wake()
+            await asyncio.sleep(0.01)
     task.cancel()
     return board.queue
 

@@ -80,10 +80,8 @@ class Outcome(NamedTuple):
     """The cause of its stop or cancellation; None if it ended on its own."""
     had_progress: bool = False
     running_s: float = 0.0
-    unprepared: bool = False
-    """True if it got no process (unless its group cancelled it) or lost it with its node; a job may run again."""
     unready: str | None = None
-    """The reason it could not start or was lost, if the script was not the cause; None otherwise."""
+    """The reason it could not start or was lost, if the script was not the cause; None otherwise. A job runs again."""
     final: bool = False
     """True if no other attempt can follow: its node is gone."""
     crashed_at_exit: bool = False
@@ -105,7 +103,7 @@ class Outcome(NamedTuple):
 def outcome_without_process(stop: Stop | None) -> Outcome:
     """Returns the outcome of an attempt that got no process, because `stop` or (None) its group cancelled it."""
     by_user = stop is not None and stop.cause is StopCause.COMMAND
-    return Outcome(cause=StopCause.COMMAND if by_user else StopCause.GROUP, unprepared=by_user)
+    return Outcome(cause=StopCause.COMMAND if by_user else StopCause.GROUP)
 
 
 class RankActivity(Struct, frozen=True, omit_defaults=True):

@@ -14,7 +14,7 @@ from gmg_tui.engine.attempts.readings import Readings
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.gpu.nvml import NvmlUnavailable
 from gmg_tui.model import GpuSample, RunSpec
-from gmg_tui.model.errors import GmgError, NotReadyError
+from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import clean
 from gmg_tui.scripts import interpreter, torchrun
 from gmg_tui.scripts.genesis.output.failures import SEE_LOG, Failure, FailureKind, explain_recorded
@@ -84,18 +84,16 @@ def _env_error(line: bytes, program: str) -> str | None:
     return text.replace(f"'{program}'", f"cannot start {program}", 1)
 
 
-def preparation_failure(error: NvmlUnavailable | GmgError) -> Failure:
-    """Returns the failure of an attempt that could not be prepared."""
+def outcome_of_failed_preparation(error: NvmlUnavailable | GmgError) -> Outcome:
+    """Returns the outcome of an attempt that could not be prepared: the cause is its slot or machine, never its job."""
     match error:
         case DriverSilentError():
             kind = FailureKind.DRIVER
         case NvmlUnavailable():
             kind = FailureKind.DEVICE
-        case NotReadyError():
-            kind = FailureKind.UNKNOWN
         case _:
-            kind = FailureKind.CONFIG
-    return Failure(kind, str(error), "")
+            kind = FailureKind.UNKNOWN
+    return Outcome(Failure(kind, str(error), ""), unready=str(error))
 
 
 def outcome_of_failed_start(program: str, error: OSError | RuntimeError) -> Outcome:
@@ -104,7 +102,7 @@ def outcome_of_failed_start(program: str, error: OSError | RuntimeError) -> Outc
     if isinstance(error, OSError) and error.errno not in _EXHAUSTED:
         return Outcome(Failure(FailureKind.CONFIG, reason, ""))
     advice = "too many processes, too many open files or too little memory: see `ulimit -a`, and the container's limits"
-    return Outcome(Failure(FailureKind.UNKNOWN, reason, advice), unprepared=True, unready=reason)
+    return Outcome(Failure(FailureKind.UNKNOWN, reason, advice), unready=reason)
 
 
 def blame_gpu(failure: Failure, sample: GpuSample | None) -> Failure:

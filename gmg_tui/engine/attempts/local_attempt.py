@@ -16,7 +16,12 @@ from msgspec import structs
 from gmg_tui import model
 from gmg_tui.diagnosis.facts import Facts
 from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, StopCause, outcome_without_process
-from gmg_tui.engine.attempts.failure import blame_gpu, outcome_of, outcome_of_failed_start, preparation_failure
+from gmg_tui.engine.attempts.failure import (
+    blame_gpu,
+    outcome_of,
+    outcome_of_failed_preparation,
+    outcome_of_failed_start,
+)
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
 from gmg_tui.engine.attempts.process import KILL_STEPS, LEFTOVER_STEPS, SIGTERM_EXIT_CODES, Process, wait_for_leftovers
 from gmg_tui.engine.attempts.readings import Readings
@@ -27,7 +32,7 @@ from gmg_tui.machine import numa
 from gmg_tui.machine.gpu.nvml import NvmlUnavailable
 from gmg_tui.machine.processes import Table
 from gmg_tui.model import Curve, Details, GpuSample, Phase, Stacks, WorkerState, units
-from gmg_tui.model.errors import GmgError, NotReadyError
+from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis.output.failures import FailureKind
 from gmg_tui.scripts.probe.counts import Counts
 
@@ -113,10 +118,8 @@ class LocalAttempt:
             return outcome_without_process(self.stopped)
         error = self._preparing.exception()
         if isinstance(error, NvmlUnavailable | GmgError):
-            failure = preparation_failure(error)
-            _log.info("%s: an attempt could not be prepared: %s", self.slot.name, failure.reason)
-            unready = failure.reason if isinstance(error, NvmlUnavailable | NotReadyError) else None
-            return Outcome(failure, unprepared=True, unready=unready)
+            _log.info("%s: an attempt could not be prepared: %s", self.slot.name, error)
+            return outcome_of_failed_preparation(error)
         return self._preparing.result() or outcome_without_process(None)
 
     async def _prepare(self) -> Launch | None:

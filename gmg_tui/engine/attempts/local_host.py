@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 from gmg_tui import session as sessions
 from gmg_tui.engine.attempts.attempt import Report, Task
-from gmg_tui.engine.attempts.code_check import CodeCheck
+from gmg_tui.engine.attempts.code_check import check_code
 from gmg_tui.engine.attempts.failure import DriverSilentError
 from gmg_tui.engine.attempts.gate import Gate
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
@@ -32,7 +32,7 @@ from gmg_tui.machine.gpu.driver import LATE_S, MAX_DRIVER_WAIT_S, Driver, timeou
 from gmg_tui.machine.gpu.egl import EglMap
 from gmg_tui.machine.processes import Scans
 from gmg_tui.model import Checkpoint, Gpu, Session, Slot
-from gmg_tui.model.errors import GmgError, NotReadyError
+from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import probe, torchrun
 from gmg_tui.scripts.checkpoints import Trust, newest_intact, relocate
 from gmg_tui.scripts.genesis import caches
@@ -125,7 +125,6 @@ class LocalHost:
         self._robosuite = "robosuite" in installed(spec.python)
         self._count, self._logs, self._nvml, self._egl = count, logs, nvml, egl
         self._calls: dict[Hashable, asyncio.Task[object]] = {}
-        self._code = CodeCheck(self.spec)
         """Running calls that may block forever, shared: a hung driver must not cost a thread per attempt."""
         self._memories: WeakValueDictionary[tuple[Path, ...], Memory] = WeakValueDictionary()
         self._cores_near_gpus = numa.near_cores(session.slots) if spec.pin and spec.simulate is None else {}
@@ -176,13 +175,13 @@ class LocalHost:
     async def await_disk(self, source: str, function: Callable[[], _T], report: Report, key: Hashable = None) -> _T:
         """Runs `function`, which may wait for a disk; the wait reason on the screen names `source`.
 
-        Concurrent calls with the same `source` and `key` are merged. Raises `NotReadyError` if there is no answer in time.
+        Concurrent calls with the same `source` and `key` are merged. Raises `GmgError` if there is no answer in time.
         """
         try:
             times_s = _DISK_REPORT_DELAY_S, _DISK_TIMEOUT_S
             return await self._share((source, key), function, lambda: report(f"for {source}"), times_s)
         except TimeoutError:
-            raise NotReadyError(f"{source} has not answered for {_DISK_TIMEOUT_S:.0f} s", 1) from None
+            raise GmgError(f"{source} has not answered for {_DISK_TIMEOUT_S:.0f} s", 1) from None
         finally:
             report(None)
 
@@ -223,9 +222,8 @@ class LocalHost:
         args, env = tuple(fill(arg, values) for arg in task.args), task.env
         extra = {name: fill(value, values) for name, value in env.items()}
         libraries = library_paths(extra)
-        await self.await_disk(
-            "the disk with the script", lambda: self._code.check(extra, task.library_owners), report, libraries
-        )
+        disk = "the disk with the script"
+        await self.await_disk(disk, lambda: check_code(self.spec, extra, task.library_owners), report, libraries)
         checkpoint, not_continued = await self._find_checkpoint(task, report)
         if checkpoint is not None:
             task = replace(task, checkpoints=relocate(task.checkpoints, checkpoint))

@@ -17,7 +17,7 @@ from gmg_tui import model
 from gmg_tui.diagnosis.facts import Facts
 from gmg_tui.engine import clock
 from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, StopCause, outcome_without_process
-from gmg_tui.engine.attempts.failure import preparation_failure
+from gmg_tui.engine.attempts.failure import outcome_of_failed_preparation
 from gmg_tui.engine.nodes.states import (
     Assignment,
     AttemptReport,
@@ -94,7 +94,7 @@ class RemoteAttempt:
             try:
                 rendezvous = None if self._preparing.cancelled() else self._preparing.result()
             except GmgError as error:
-                return Outcome(preparation_failure(error), unprepared=True)
+                return outcome_of_failed_preparation(error)
             if self.stopped is not None or (rendezvous is None and self.task.rank is not None):
                 return outcome_without_process(self.stopped)
             self._assigned_at = clock.now()
@@ -165,10 +165,7 @@ class RemoteAttempt:
     def lose(self, reason: str, *, final: bool = False, replaced: bool = False) -> None:
         """Ends the attempt, whose process has ended or will soon; a job returns to the queue.
 
-        Args:
-            reason: The reason, for people.
-            final: True if the node will not be back.
-            replaced: True if the node is back, with a new agent.
+        `final` is True if the node will not be back, `replaced` if it is back with a new agent.
         """
         is_job, is_rank, stop = self.task.job is not None, self.task.rank is not None, self.stopped
         if self.life is Life.ENDED or self._outcome.done():
@@ -177,10 +174,11 @@ class RemoteAttempt:
         failure, final = Failure(FailureKind.DEVICE, reason, ""), final and not is_rank
         if self.assignment is None:
             if unready is not None:
-                self._finish(Outcome(failure, unprepared=True, unready=unready, final=final))
+                self._finish(Outcome(failure, unready=unready, final=final))
             return
-        retry, running_s = replaced and not (is_rank or is_job or stop), clock.now() - self._assigned_at
-        outcome = Outcome(failure, unprepared=is_job, unready=unready, final=final, retry=retry, running_s=running_s)
+        retry = replaced and not (is_rank or is_job or stop)
+        running_s = clock.now() - self._assigned_at if self._has_process else 0.0
+        outcome = Outcome(failure, unready=unready, final=final, retry=retry, running_s=running_s)
         if stop is not None:
             outcome = outcome._replace(failure=None, cause=outcome_without_process(stop).cause)
         self._finish(outcome)
@@ -232,7 +230,7 @@ class RemoteAttempt:
             stopped_by_node = Outcome(Failure(FailureKind.UNKNOWN, f"stopped by {self._node.name}", ""))
             outcome = outcome._replace(cause=stop.cause) if stop is not None else stopped_by_node
         if self._has_process:
-            outcome = outcome._replace(unprepared=False, unready=None)
+            outcome = outcome._replace(unready=None)
         running_s = min(outcome.running_s, clock.now() - self._assigned_at)
         return outcome._replace(running_s=running_s, final=False, retry=False)
 

@@ -11,9 +11,10 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice
-from typing import Annotated, Any, Self, TypeVar
+from types import NoneType
+from typing import Annotated, Any, Self, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta, Struct, structs
@@ -147,9 +148,14 @@ def _sanitize_curve(curve: model.Curve, now: float) -> model.Curve:
         values=tuple(
             [value if value is not None and -MAX_VALUE <= value <= MAX_VALUE else None for value in curve.values]
         ),
-        lowest=curve.lowest and sanitize(curve.lowest),
-        highest=curve.highest and sanitize(curve.highest),
+        lowest=_sanitize_point(curve.lowest, now),
+        highest=_sanitize_point(curve.highest, now),
     )
+
+
+def _sanitize_point(point: Point | None, now: float) -> Point | None:
+    time, step, value = _sanitize_value("", point, now) if point is not None else (None, None, None)
+    return Point(time, step, value) if time is not None and value is not None else None
 
 
 def decode(data: bytes | msgspec.Raw, kind: type[_T]) -> _T:
@@ -293,15 +299,16 @@ def limit_metrics(metrics: Mapping[str, float | None], names: set[str]) -> dict[
 def sanitize(message: _T, max_bytes: int = MAX_ANSWER_BYTES) -> _T:
     """Returns an agent's message without implausible values.
 
-    Implausible numbers become None, and times too far ahead become the current time. Unknown alerts and invalid
-    checkpoints are dropped. Raises `GmgError` if the message is unusable or larger than `max_bytes`.
+    Implausible numbers become None or, where that is not allowed, their default; without one, what they belong to is
+    dropped, such as a checkpoint. Times too far ahead become the current time. Unknown alerts and invalid checkpoints
+    are dropped. Raises `GmgError` if the message is unusable or larger than `max_bytes`.
     """
     if (size := len(msgspec.json.encode(message))) > max_bytes:
         raise GmgError(f"its agent reports too much: {size:,} bytes", 1)
     try:
         plausible: _T = _sanitize_value("", message, time.time())
         if plausible is not message:  # a required value may have become None
-            plausible = msgspec.json.decode(msgspec.json.encode(plausible), type=type(message))
+            plausible = msgspec.msgpack.decode(msgspec.msgpack.encode(plausible), type=type(message))
         return plausible
     except (msgspec.MsgspecError, RecursionError) as error:
         raise GmgError(f"its agent's report cannot be read: {error}", 1) from None
@@ -321,7 +328,9 @@ def _sanitize_value(name: str, value: Any, now: float) -> Any:
     if isinstance(value, dict):
         kept = value if len(value) <= max_items else dict(islice(value.items(), max_items))
         fields = {key: _sanitize_value(name if _has_range(name) else key, item, now) for key, item in kept.items()}
-        return fields if any(fields[key] is not item for key, item in kept.items()) else kept
+        if all(fields[key] is item for key, item in kept.items()):
+            return kept
+        return {key: item for key, item in fields.items() if item is not None or not isinstance(kept[key], Struct)}
     if not isinstance(value, tuple):
         return value
     valid = value[:max_items]
@@ -333,7 +342,9 @@ def _sanitize_value(name: str, value: Any, now: float) -> Any:
         valid = tuple(checkpoint for checkpoint in valid if _is_valid(checkpoint))
     names = ("time", "values", "values") if isinstance(value, Point) else (name,) * len(valid)
     items = tuple(_sanitize_value(item_name, item, now) for item_name, item in zip(names, valid, strict=True))
-    return value if len(items) == len(value) and all(map(operator.is_, items, value)) else items
+    if len(items) == len(value) and all(map(operator.is_, items, value)):
+        return value
+    return tuple(new for new, old in zip(items, valid, strict=True) if new is not None or not isinstance(old, Struct))
 
 
 def _is_valid(checkpoint: model.Checkpoint) -> bool:
@@ -346,6 +357,9 @@ def _sanitize_struct(name: str, value: Struct, now: float) -> Struct | None:
     for field in value.__struct_fields__:
         old = getattr(value, field)
         if field not in _UNCHECKED_FIELDS and (new := _sanitize_value(field, old, now)) is not old:
+            new = _default(type(value), field) if new is None else new
+            if new is msgspec.NODEFAULT:
+                return None
             changes[field] = new
     if name == "progress" and not changes.keys().isdisjoint({"done", "total"}):
         return None
@@ -353,6 +367,13 @@ def _sanitize_struct(name: str, value: Struct, now: float) -> Struct | None:
     if isinstance(changed, GpuSample) and (changed.memory_used_mib or 0.0) > (changed.memory_total_mib or math.inf):
         changed = structs.replace(changed, memory_used_mib=None)
     return changed
+
+
+@cache
+def _default(kind: type[Struct], name: str) -> Any:
+    """Returns what stands for a missing value of a field: None if that is allowed, else its default or `NODEFAULT`."""
+    field = next(field for field in structs.fields(kind) if field.name == name)
+    return None if NoneType in get_args(field.type) else field.default
 
 
 @lru_cache(256)

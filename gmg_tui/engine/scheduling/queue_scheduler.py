@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 from msgspec import structs
 
 from gmg_tui import session as sessions
-from gmg_tui.engine.attempts.attempt import Stop, Task
+from gmg_tui.engine.attempts.attempt import Outcome, Stop, Task
 from gmg_tui.engine.records.recorder import Recorder
-from gmg_tui.engine.scheduling.packing import Packing
+from gmg_tui.engine.scheduling.packing import Packing, crowding
 from gmg_tui.engine.scheduling.scheduler import JobRun
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.workers.restart_policy import HEALTHY_S
@@ -25,6 +25,7 @@ from gmg_tui.machine.gpu.free import FreeGpus
 from gmg_tui.model import JobRecord, Queue, QueueAction, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.checkpoints import before_nan
+from gmg_tui.scripts.genesis.output.failures import FailureKind
 
 if TYPE_CHECKING:
     from gmg_tui.engine.attempts.attempt import Workplace
@@ -153,10 +154,11 @@ class QueueScheduler:
         lead, waiting, unready = run.lead, WorkerState.WAITING, self._unready(run)
         if unready is not None:
             worker, reason = unready
-            was_healthy = worker.outcome is not None and worker.outcome.running_s >= HEALTHY_S
-            pause_s = self.board.pause(worker.slot.name, reason, was_healthy=was_healthy)
+            end = worker.outcome or Outcome()
+            was_healthy = end.running_s >= HEALTHY_S
+            is_disk = end.failure is not None and end.failure.kind is FailureKind.UNKNOWN  # not its GPU or node
+            self.board.pause(worker.slot.name, reason, was_healthy=was_healthy, whole_node=is_disk)
             hold_s = self.board.hold(run.number, reason, was_healthy=was_healthy)
-            asyncio.get_running_loop().call_later(max(pause_s, hold_s), self._wake.set)
             if hold_s > _MAX_TRIAL_HOLD_S and self.source is not None:
                 unready = None  # the search need not wait for this slot
         is_open = self.source is None or not self.source.ended
@@ -179,8 +181,8 @@ class QueueScheduler:
     def _unready(self, run: JobRun) -> tuple[Worker, str] | None:
         """Returns a worker of the run whose slot was not ready for it, and the reason; None if there is none."""
         for engine_slot, worker in zip(run.engine_slots, run.workers, strict=True):
-            reason = worker.unready or (self.board.excuse(engine_slot, worker) if self.source is None else None)
-            if reason is not None:
+            reason = worker.unready or (crowding(engine_slot, worker) if self.source is None else None)
+            if reason is not None and self.board.may_repeat(worker):
                 return worker, reason
         return None
 
@@ -236,7 +238,6 @@ class QueueScheduler:
         """Returns the progress of the jobs."""
         queue = self._queue
         occupied_s = {record.number: seconds for record, seconds in self._occupants()}
-        benched = self.board.benched()
         return Queue(
             waiting=queue.waiting,
             running=queue.running,
@@ -247,7 +248,7 @@ class QueueScheduler:
             eta_s=None if self.board.ending else queue.eta_s(occupied_s, self.board.lanes),
             before_s=queue.before_s,
             ended=self.ended,
-            benched=benched,
+            benched=self.board.benched(),
             stranded=not self._jobs and not self.board.ending and self.board.stranded,
         )
 
@@ -363,8 +364,7 @@ class QueueScheduler:
 
     def stop(self, slot: str, *, kill: bool) -> None:
         """Stops the job that occupies a slot."""
-        run = self.runs.get(self._jobs.get(slot, 0))
-        if run is not None:
+        if (run := self.runs.get(self._jobs.get(slot, 0))) is not None:
             self._stop(run, Stop(kill=kill))
 
     def _stop(self, run: JobRun, stop: Stop) -> None:

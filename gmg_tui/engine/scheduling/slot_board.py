@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 
 from gmg_tui.engine import clock
+from gmg_tui.engine.attempts.attempt import Outcome
 from gmg_tui.engine.scheduling.allotment import Allotment, allot, suffices
 from gmg_tui.engine.scheduling.card import Card
-from gmg_tui.engine.scheduling.packing import crowding, free_mib, peak_mib, shortage
+from gmg_tui.engine.scheduling.packing import free_mib, peak_mib, shortage
+from gmg_tui.engine.workers.restart_policy import HEALTHY_S
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.jobs.job_queue import JobQueue
@@ -18,9 +20,12 @@ from gmg_tui.model.errors import GmgError
 MAX_EARLY_FAILURES = 3
 """Suspect a GPU after this many early failures in a row."""
 _RETRY_S = 1800.0
-"""Seconds for which failures alone bench a GPU."""
+"""Seconds for which a GPU is benched that may be all right: for failures of jobs, or because none could start."""
 _UNREADY_PAUSE_S, _MAX_UNREADY_PAUSE_S = 5.0, 300.0
-"""Pause for the slots of a GPU that does not answer or whose node is lost; doubled while no job ends there."""
+"""Pause for the slots of a GPU on which no job can start, as on a lost node; doubled while no job ends there.
+
+After the longest pause, in all 10 minutes, it is benched.
+"""
 _MAX_FAILURE_PAUSE_S = 30.0
 """Maximum pause of a slot after early failures, which may be the jobs' own fault."""
 _MAX_LOSSES = 3
@@ -48,7 +53,7 @@ class SlotBoard:
         self._held: dict[int, tuple[float, float, str]] = {}
         """Jobs that lost their slots: the seconds to hold each back, until when in monotonic seconds, and the reason."""
         self._losses = Counter[int]()
-        """Number of failures on lost or crowded GPUs, by job."""
+        """Number of failures on lost or crowded GPUs, and of losses with nodes soon after the start, by job."""
         self._witnesses: dict[int, Card] = {}
         """Requeued jobs that have not ended, each with the suspected GPU."""
         self._allotment = Allotment()
@@ -77,20 +82,38 @@ class SlotBoard:
             self._clear_suspicion(card)
             self._requeued = {job: other for job, other in self._requeued.items() if other is not card}
 
-    def pause(self, slot: str, reason: str, *, was_healthy: bool = False) -> float:
-        """Pauses all slots of a GPU on which no job can start or get further, longer each time. Returns the seconds."""
-        card = self._card(self.slots[slot])
-        longer_s = 0.0 if was_healthy else 2 * card.pause_s
-        card.pause_s = min(max(_UNREADY_PAUSE_S, longer_s), _MAX_UNREADY_PAUSE_S)
-        card.unready, card.paused_until = reason, time.monotonic() + card.pause_s
-        return card.pause_s
+    def pause(self, slot: str, reason: str, *, was_healthy: bool = False, whole_node: bool = False) -> None:
+        """Pauses a GPU on which no job can start or get further, longer each time; benches it once that does not help.
 
-    def excuse(self, engine_slot: EngineSlot, worker: Worker) -> str | None:
-        """Returns why a job that lacked GPU memory at its start may try again later, a few times; None if it may not."""
-        if (reason := crowding(engine_slot, worker)) is None:
-            return None
-        self._losses[job := worker.task.job or 0] += 1
-        return reason if self._losses[job] <= _MAX_LOSSES else None
+        `whole_node` also applies it to the GPUs of the machine's other idle slots.
+        """
+        paused, now = [self.slots[slot]], time.monotonic()
+        if whole_node:
+            node = self.slots[slot].slot.node
+            paused += [other for name, other in self.slots.items() if other.slot.node == node and name not in self.jobs]
+        for card in map(self._card, paused):
+            if now < card.paused_until or card.benched is not None:
+                continue
+            if card.pause_s >= _MAX_UNREADY_PAUSE_S and not was_healthy:
+                card.benched = f"no job can start there: {reason}; tried again after {units.span(_RETRY_S)}"
+                card.retry_at = now + _RETRY_S
+            longer_s = 0.0 if was_healthy else 2 * card.pause_s
+            card.pause_s = min(max(_UNREADY_PAUSE_S, longer_s), _MAX_UNREADY_PAUSE_S)
+            card.unready, card.paused_until = reason, now + card.pause_s
+
+    def may_repeat(self, worker: Worker) -> bool:
+        """Returns True if a job that could not start or was lost may run again.
+
+        If it was soon lost with its node, or lacked memory beside others, a few times only: it may be the cause.
+        """
+        job, outcome = worker.task.job or 0, worker.outcome or Outcome()
+        if outcome.unready is not None and not 0.0 < outcome.running_s < HEALTHY_S:
+            return True
+        self._losses[job] += 1
+        if self._losses[job] <= _MAX_LOSSES:
+            return True
+        self._losses.clear()  # others may have been lost because of it
+        return False
 
     def hold(self, job: int, reason: str, *, was_healthy: bool = False) -> float:
         """Holds a job back that did not start or lost its slots, longer each time. Returns the seconds; the first time 0."""

@@ -212,7 +212,7 @@ class Group:
         if is_port_taken and self._port_conflicts < _MAX_PORT_CONFLICTS and not by_user:
             _log.info("%s: its port was taken; trying another", self.id)
             self.policy.retry()
-        elif self._task.job is not None and any(outcome.unprepared for outcome in outcomes):
+        elif self._task.job is not None and any(outcome.unready is not None for outcome in outcomes):
             _log.info("%s: no attempt follows: a rank could not be prepared", self.id)
         elif not by_user:
             had_progress = any(outcome.had_progress for outcome in outcomes)

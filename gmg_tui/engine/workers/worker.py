@@ -130,7 +130,7 @@ class Worker:
         elif outcome.retry:
             self.policy.schedule_lost(running_s=outcome.running_s)
         # A job that could not be prepared returns to its queue.
-        elif not outcome.by_user and not (outcome.unprepared and self.task.job is not None):
+        elif not outcome.by_user and not (outcome.unready is not None and self.task.job is not None):
             failure = None if outcome.crashed_at_exit else outcome.failure
             self.policy.schedule(failure, had_progress=outcome.had_progress, running_s=outcome.running_s)
 

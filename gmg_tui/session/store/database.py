@@ -174,7 +174,7 @@ def write(db: sqlite3.Connection, records: Iterable[Record]) -> None:
         for record in records:
             try:
                 statement = _statement(record)
-            except (RecursionError, TypeError, ValueError, OverflowError):
+            except Exception:  # it would be tried again for ever, with all later ones
                 _log.exception("a record cannot be stored")
                 if not isinstance(record, JobRecord):
                     continue

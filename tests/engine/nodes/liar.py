@@ -108,8 +108,6 @@ def report() -> None:
         views = {
             slot: structs.replace(view, newest=structs.replace(began, started=1e300)) for slot, view in views.items()
         }
-    if kind == "infinite":
-        began = structs.replace(began, checkpoints=(Checkpoint("/x", 1.0, env_steps=2**63),))
     if kind == "absurd":
         alerts = tuple(Alert(name, Severity.ERROR, name, FAR) for name in ("nan", "no such kind"))
         fps = Fps(1e300, 1e300, 1e300, 1, -1.0, env_steps=math.inf)
@@ -124,7 +122,7 @@ def report() -> None:
         began = structs.replace(began, fps=Fps(1.0, 1.0, 1.0, 1, counted="printed"))
     if kind == "ignores":
         began = structs.replace(began, printed_envs=1, had_progress=True)
-    if kind in {"counted", "ignores", "infinite"}:
+    if kind in {"counted", "ignores"}:
         views = {slot: structs.replace(view, newest=began) for slot, view in views.items()}
     reports = {
         slot: SlotReport(msgspec.msgpack.encode(AttemptReport(assigned[slot].key, view)), curves=_curves())

@@ -19,7 +19,7 @@ from msgspec import structs
 from gmg_tui.diagnosis.facts import Facts
 from gmg_tui.diagnosis.kinds import Watch
 from gmg_tui.engine.api.client import Updates
-from gmg_tui.engine.attempts.attempt import Outcome, StopCause, Task
+from gmg_tui.engine.attempts.attempt import Outcome, RankActivity, StopCause, Task
 from gmg_tui.engine.attempts.curves import MAX_CURVES
 from gmg_tui.engine.launchers.launcher import Launcher
 from gmg_tui.engine.nodes.logs import LogCopies
@@ -29,7 +29,9 @@ from gmg_tui.engine.nodes.states import (
     AttemptReport,
     Report,
     SlotReport,
+    check_curves,
     check_slots,
+    decode_curves,
     decode_result,
     limit_metrics,
     sanitize,
@@ -50,6 +52,7 @@ from gmg_tui.model import (
     GpuSample,
     GpuTrouble,
     NodesSpec,
+    Point,
     Severity,
     Slot,
     Snapshot,
@@ -95,9 +98,7 @@ async def test_it_neither_prints_nor_measures_for_others(kind: str) -> None:
 
 _TROUBLE = {
     "large": "it sent an invalid message",
-    **dict.fromkeys(
-        ("curves", "empty", "counted", "infinite", "moments", "address"), "its agent's report cannot be read"
-    ),
+    **dict.fromkeys(("curves", "empty", "counted", "moments", "address"), "its agent's report cannot be read"),
 }
 
 
@@ -264,11 +265,11 @@ async def test_an_attempt_is_no_longer_healthy_or_unready_than_its_engine_saw(
     pid: int | None, unready: str | None
 ) -> None:
     async with _attempt(Task((), {}, 0, 1)) as (attempt, running):
-        end = Outcome(Failure(FailureKind.UNKNOWN, "", ""), running_s=1e9, unprepared=True, unready="GPU busy")
+        end = Outcome(Failure(FailureKind.UNKNOWN, "", ""), running_s=1e9, unready="GPU busy")
         attempt.apply_report(_report(attempt, end, number=1, pid=pid, exit_code=1))
         outcome = await running
         assert outcome.running_s < HEALTHY_S
-        assert (outcome.unprepared, outcome.unready) == (pid is None, unready)
+        assert outcome.unready == unready
 
 
 @pytest.mark.parametrize("kind", ["leaves"], indirect=True)
@@ -380,6 +381,27 @@ def test_an_alert_is_short_however_many_texts_a_node_reports() -> None:
     watch.update(facts)
     (alert,) = watch.alerts
     assert (alert.kind, len(alert.text)) == ("gpu", 1000)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1e301])
+def test_an_implausible_extreme_of_a_metric_costs_only_itself(value: float) -> None:
+    """The store's thread decodes the curves: an error there would keep all later records from it."""
+    curve = Curve((1.0,), (1,), (1.0,), 1, lowest=Point(1.0, 1, value), highest=Point(1.0, 1, 2.0))
+    data = msgspec.msgpack.encode({"reward": curve})
+    check_curves(data)
+    assert decode_curves(data) == {"reward": structs.replace(curve, lowest=None)}
+
+
+def test_a_rank_without_a_process_can_be_reported() -> None:
+    report = AttemptReport(1, Worker("", 0, WorkerState.STARTING), RankActivity().on_clock(-time.time()))
+    assert sanitize(report) == report
+
+
+def test_a_checkpoint_with_an_implausible_figure_costs_no_report() -> None:
+    """A script chooses it, in its probe's file."""
+    saved = Checkpoint("/runs/1.pt", 1.0, env_steps=2 * 10**18)
+    attempt = structs.replace(NO_ATTEMPT, checkpoints=(saved, structs.replace(saved, env_steps=5)))
+    assert [checkpoint.env_steps for checkpoint in sanitize(attempt).checkpoints] == [0, 5]
 
 
 def test_no_list_is_longer_than_what_an_agent_has() -> None:

@@ -105,7 +105,7 @@ async def test_a_job_that_is_restarted_after_its_node_was_lost_returns_to_the_qu
     task = Task((), {}, 0, 1, job=1)
     attempt = RemoteAttempt(node, MagicMock(reserve=AsyncMock(), slot=Slot("n1/cpu0", node="n1"), task=task))
     outcome = await attempt.run()
-    assert (outcome.unready, outcome.unprepared, attempt.assignment) == ("n1 is lost", True, None)
+    assert (outcome.unready, attempt.assignment) == ("n1 is lost", None)
 
 
 async def test_a_job_that_is_restarted_while_its_node_is_lost_waits_for_the_end_of_its_process_there() -> None:

@@ -8,6 +8,7 @@ import os
 import pwd
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +19,7 @@ from msgspec import structs
 
 import gmg_tui
 from gmg_tui.cli import agent
-from gmg_tui.engine.attempts.code_check import CodeCheck
+from gmg_tui.engine.attempts.code_check import check_code
 from gmg_tui.engine.launchers.launcher import Ssh
 from gmg_tui.model import AgentSpec, DdpSpec, JobRecord, NodesSpec, WorkerState
 from gmg_tui.model.errors import GmgError
@@ -230,7 +231,7 @@ def test_a_library_that_is_missing_in_another_users_folder_may_yet_be_made(tmp_p
     (script := tmp_path / "job.py").touch()
     (theirs := tmp_path / "theirs").mkdir()
     spec = spec_for(script=str(script), agent=AgentSpec("n1", "s", "id", import_paths=(str(theirs / "lib"),)))
-    check = CodeCheck(spec).check
+    check = partial(check_code, spec)
     check({"PYTHONPATH": str(tmp_path / "missing")})
     shutil.chown(theirs, "nobody")
     with pytest.raises(GmgError, match=f"{theirs} belongs to nobody here"):
@@ -259,7 +260,7 @@ def test_no_cache_of_another_user_is_loaded_on_a_node(variable: str, tmp_path: P
     (scratch := tmp_path / "scratch").mkdir()
     scratch.chmod(0o1777)
     spec = spec_for(script=str(script), agent=AgentSpec("n1", "s", "id"))
-    check = CodeCheck(spec).check
+    check = partial(check_code, spec)
     environ = {variable: str(scratch / "us" / "cache")}
     check(environ)
     assert (scratch / "us").stat().st_mode & 0o777 == 0o700
@@ -301,7 +302,7 @@ def test_the_owner_of_the_working_directory_is_not_trusted_with_the_script(tmp_p
     shutil.chown(script, "nobody")
     spec = spec_for(script=str(script), agent=AgentSpec("n1", "s", "id", cwd_owners=("nobody",)))
     with pytest.raises(GmgError, match="belongs to nobody here"):
-        CodeCheck(spec).check({})
+        check_code(spec, {})
 
 
 def test_a_node_runs_no_script_that_is_missing_when_it_looks(tmp_path: Path) -> None:
@@ -312,7 +313,7 @@ def test_a_node_runs_no_script_that_is_missing_when_it_looks(tmp_path: Path) -> 
         structs.replace(spec_for(script="job", agent=agent_spec), module=True, cwd=str(tmp_path / "scratch")),
     ):
         with pytest.raises(GmgError, match=r"scratch.* cannot be used here: No such file or directory"):
-            CodeCheck(spec).check({})
+            check_code(spec, {})
 
 
 def test_a_running_agent_is_found_although_another_user_has_changed_where_sockets_lie(
