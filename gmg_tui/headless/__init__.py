@@ -11,9 +11,8 @@ from pathlib import Path
 from gmg_tui import session as sessions
 from gmg_tui.headless.output import Output
 from gmg_tui.headless.reporter import Reporter
-from gmg_tui.model import Snapshot
+from gmg_tui.model import Session, Snapshot
 from gmg_tui.model.errors import GmgError
-from gmg_tui.results.report_text import render_end
 from gmg_tui.session.client import EngineClient
 from gmg_tui.session.protocol import Bye, Lines, Update
 
@@ -82,6 +81,7 @@ class _Headless:
         self._job_reports: asyncio.Task[None] | None = None
         """The task that requests and reports ended jobs."""
         self._requests: list[asyncio.Task[None]] = []
+        self._render_end: Callable[[Session, Snapshot], list[str]]
 
     @property
     def status(self) -> int:
@@ -93,6 +93,9 @@ class _Headless:
         await self._client.watch(lines=not self._quiet)
         receiving = asyncio.create_task(self._receive())
         self._show(self._snapshot)
+        from gmg_tui.results.report_text import render_end  # it loads Rich; an upgrade may have replaced it at the end
+
+        self._render_end = render_end
         try:
             while not receiving.done() and not self._complete.is_set():
                 complete = asyncio.create_task(self._complete.wait())
@@ -157,7 +160,7 @@ class _Headless:
         """Prints the session's results, and waits until they are written or another signal arrives."""
         skipped = () if self._quiet else self._reporter.report_skipped(self._snapshot)
         changes = self._reporter.report_changes(self._snapshot)
-        self._out.write(*skipped, *changes, *render_end(self._session, self._snapshot))
+        self._out.write(*skipped, *changes, *self._render_end(self._session, self._snapshot))
         self._interrupted.clear()
         interrupted = asyncio.create_task(self._interrupted.wait())
         drained = asyncio.create_task(self._drain())

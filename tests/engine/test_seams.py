@@ -15,7 +15,6 @@ import pytest
 from msgspec import structs
 
 from gmg_tui.engine import clock
-from gmg_tui.engine.attempts.attempt import Outcome
 from gmg_tui.engine.attempts.gpu_use import GpuMemory, Meter
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
 from gmg_tui.engine.attempts.readings import Readings
@@ -313,72 +312,6 @@ async def test_jobs_of_groups_wait_while_the_folder_of_their_ranks_cannot_be_mad
         assert (snapshot.queue.finished, snapshot.queue.waiting) == (1, 2)
         (run.folder / "ranks").unlink()
         assert (await run.until_done()).finished == 3
-
-
-def test_a_slot_that_is_not_ready_twice_stays_closed_after_the_first_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    board = SlotBoard({"cpu0": EngineSlot(Slot("cpu0"), 0, 1)}, JobQueue([JobRecord(1, "job-1")]))
-    now = 100.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    board.pause("cpu0", "no answer")
-    now += 4
-    board.pause("cpu0", "no answer")  # another job, which had started before the pause
-    assert [*board.ready_slots()] == []
-    now += 1
-    assert [slot.slot.name for slot in board.ready_slots()] == ["cpu0"]
-    board.pause("cpu0", "no answer")
-    now += 9
-    assert [*board.ready_slots()] == []
-
-
-def test_the_pauses_of_a_slot_that_is_never_ready_double_until_a_job_ends_there_or_it_is_benched(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now = 100.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    engine_slot = EngineSlot(Slot("cpu0"), 0, 1)
-    board = SlotBoard({"cpu0": engine_slot}, JobQueue([JobRecord(1, "job-1")]))
-
-    def pause_s(reason: str, *, was_healthy: bool = False) -> float:
-        nonlocal now
-        board.pause("cpu0", reason, was_healthy=was_healthy)
-        start = now
-        while not [*board.ready_slots()]:
-            now += 1
-        return now - start
-
-    assert [pause_s("no answer") for _ in range(7)] == [5, 10, 20, 40, 80, 160, 300]
-    assert pause_s("its node was lost", was_healthy=True) == 5
-    assert pause_s("its node was lost") == 10
-    board.judge(engine_slot, MagicMock(state=WorkerState.STOPPED))
-    assert [pause_s("no answer") for _ in range(7)] == [5, 10, 20, 40, 80, 160, 300]
-    board.pause("cpu0", "no answer")
-    assert board.benched() == {"cpu0": "no job can start there: no answer; tried again after 30:00"}
-    assert board.stranded
-    now += 1800
-    board.check_gpus(None, now)
-    assert not board.stranded
-
-
-def test_a_job_that_is_soon_lost_with_its_node_again_and_again_may_be_the_cause() -> None:
-    board = SlotBoard({}, JobQueue([]))
-    jobs = [
-        MagicMock(task=MagicMock(job=number), outcome=Outcome(unready="n1 is lost", running_s=running_s))
-        for number, running_s in ((1, 2.0), (2, 2.0), (3, 400.0), (4, 0.0))
-    ]
-    for _ in range(3):
-        assert all(map(board.may_repeat, jobs))
-    assert [*map(board.may_repeat, jobs)] == [False, True, True, True], "job 2 was perhaps lost because of job 1"
-
-
-def test_a_disk_that_is_away_pauses_the_idle_slots_of_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
-    names = ("n1/cpu0", "n1/cpu1", "n1/cpu2", "n2/cpu0")
-    slots = {name: EngineSlot(Slot(name, node=name[:2]), index, 4) for index, name in enumerate(names)}
-    board = SlotBoard(slots, JobQueue([JobRecord(number, f"job-{number}") for number in range(1, 6)]))
-    board.jobs = {"n1/cpu0": 1, "n1/cpu2": 3}
-    board.pause("n1/cpu0", "sim.py is missing", whole_node=True)
-    del board.jobs["n1/cpu0"], board.jobs["n1/cpu2"]
-    assert [slot.slot.name for slot in board.ready_slots()] == ["n1/cpu2", "n2/cpu0"], "job 3 runs"
 
 
 def test_a_job_that_loses_its_slots_again_and_again_waits_longer_each_time_and_others_run(

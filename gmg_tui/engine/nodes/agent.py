@@ -87,7 +87,8 @@ class AssignedAttempt:
         saved = tuple(checkpoint for checkpoint in view.newest.checkpoints if checkpoint not in known)
         attempt = AttemptReport(
             self.assignment.key,
-            structs.replace(view, newest=structs.replace(view.newest, checkpoints=saved)),
+            # The session's engine knows the given arguments.
+            structs.replace(view, newest=structs.replace(view.newest, checkpoints=saved, given=(), env={})),
             worker.activity().on_clock(-now) if worker.rank is not None else None,
             outcome if has_ended else None,
         )

@@ -13,6 +13,7 @@ from gmg_tui.engine import clock
 from gmg_tui.engine.launchers.launcher import MAX_TROUBLE_BYTES, Connection, Launcher
 from gmg_tui.engine.nodes import states
 from gmg_tui.engine.nodes.logs import LogCopies
+from gmg_tui.engine.nodes.plausible import check_curves, sanitize
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
 from gmg_tui.model import NodeView, RunSpec, Session, Snapshot, units
 from gmg_tui.model.errors import GmgError
@@ -34,8 +35,8 @@ _LAST_CONNECT_TIMEOUT_S = 2.0
 _IDLE_END_TIMEOUT_S = 5.0
 """Time limit for an agent without attempts to report its end."""
 _LOG_COPY_INTERVAL_S = 1.0
-MAX_SLOT_BYTES, MAX_REPORT_BYTES = 2 << 20, 256 << 20
-"""Size limits of an agent's message, per slot (including a result of up to 1 MiB) and in total."""
+MAX_REPORT_BYTES = 256 << 20
+"""Size limit of an agent's message."""
 _MAX_UNREAD_BYTES = 16 << 20
 """Limit on the bytes sent that the agent has not read."""
 MAX_LINE_NUMBER = 1 << 40
@@ -97,7 +98,7 @@ class Node:
         self._ports: list[int] = []
         """Free ports of the node, not yet given to a group."""
         self._reported = asyncio.Event()
-        self._sizes: dict[tuple[str, str], int] = {}
+        self._sizes = states.Sizes()
         """Sizes in bytes of the slots' last reports, by slot and field: the last ones are kept."""
         self._logs = LogCopies(Path(spec.folder), spec.log_max_bytes, log_writers)
         self._copies_logs = False
@@ -169,14 +170,19 @@ class Node:
 
     def _accept(self, client: EngineClient) -> None:
         """Begins to use a connected agent. Raises `GmgError` if it cannot be used."""
-        session, previous = states.sanitize(client.welcome.session, states.MAX_NODE_BYTES), self.session
+        session, previous = sanitize(client.welcome.session, states.MAX_NODE_BYTES), self.session
         states.check_slots(session.slots, self.name, self.spec)
-        client.max_bytes, client.max_answer_bytes = states.MAX_NODE_BYTES + MAX_SLOT_BYTES, states.MAX_ANSWER_BYTES
-        client.max_report_bytes = min(states.MAX_NODE_BYTES + MAX_SLOT_BYTES * len(session.slots), MAX_REPORT_BYTES)
+        client.max_bytes, client.max_answer_bytes = (
+            states.MAX_NODE_BYTES + states.MAX_SLOT_BYTES,
+            states.MAX_ANSWER_BYTES,
+        )
+        client.max_report_bytes = min(
+            states.MAX_NODE_BYTES + states.MAX_SLOT_BYTES * len(session.slots), MAX_REPORT_BYTES
+        )
         if self.expected is not None and states.slot_kinds(session.slots) != self.expected:
             self.gone = "its slots differ from the first node's, so it cannot join"
             raise GmgError(self.gone, 1)
-        self.snapshot = states.sanitize(client.welcome.snapshot, states.MAX_NODE_BYTES)
+        self.snapshot = sanitize(client.welcome.snapshot, states.MAX_NODE_BYTES)
         self.session, self._client = session, client
         self._copies_logs = session.spec.agent is not None and not session.spec.agent.logs
         self._trouble = self.lost_since = None
@@ -206,7 +212,7 @@ class Node:
                 self._received_at = time.monotonic()
                 match event:
                     case Update(snapshot=snapshot):
-                        self.snapshot = states.sanitize(snapshot, states.MAX_NODE_BYTES)
+                        self.snapshot = sanitize(snapshot, states.MAX_NODE_BYTES)
                     case Lines() if event.slot.startswith(f"{self.name}/") and 0 <= event.first < MAX_LINE_NUMBER:
                         self._feed(event)
                     case Bye(reason=reason):
@@ -222,23 +228,17 @@ class Node:
         report = states.decode(body, states.Report)
         self._address, self._ports = report.address, list(report.ports)
         self._reported.set()
-        sizes = {key: size for key, size in self._sizes.items() if key[0] in self.attempts}
-        for field, (max_sent_bytes, max_kept_bytes) in states.MAX_FIELD_BYTES.items():
-            sent = {(slot, field): len(getattr(each, field)) for slot, each in report.attempts.items()}
-            sizes |= {key: size for key, size in sent.items() if size}
-            kept_bytes, sent_bytes = sum(size for key, size in sizes.items() if key[1] == field), sum(sent.values())
-            if kept_bytes > max_kept_bytes or sent_bytes > max_sent_bytes:
-                raise GmgError(f"its agent reports too much: {kept_bytes:,} bytes ({field})", 1)
-        self._sizes = sizes
+        self._sizes.check(report, self.attempts)
         for slot, slot_report in report.attempts.items():
             attempt = self.attempts.get(slot)
             if attempt is None:
                 continue
-            encoded, result, curves = slot_report.attempt, slot_report.result, slot_report.curves
-            if (size := len(encoded)) > MAX_ATTEMPT_BYTES or (size := max(len(result), len(curves))) > MAX_SLOT_BYTES:
+            if (size := len(slot_report.attempt)) > MAX_ATTEMPT_BYTES:
                 raise GmgError(f"its agent reports too much: {size:,} bytes on {slot}", 1)
-            update = states.sanitize(states.decode(encoded, states.AttemptReport), MAX_ATTEMPT_BYTES)
-            states.check_curves(curves)
+            result = self._sizes.limit(slot, "result", slot_report.result)
+            curves = self._sizes.limit(slot, "curves", slot_report.curves)
+            update = sanitize(states.decode(slot_report.attempt, states.AttemptReport), MAX_ATTEMPT_BYTES)
+            check_curves(curves)
             try:
                 attempt.apply_report(update, result, curves)
             except Exception:  # an internal error in one attempt must not affect the node

@@ -18,17 +18,8 @@ from gmg_tui.diagnosis.facts import Facts
 from gmg_tui.engine import clock
 from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, StopCause, outcome_without_process
 from gmg_tui.engine.attempts.failure import outcome_of_failed_preparation
-from gmg_tui.engine.nodes.states import (
-    Assignment,
-    AttemptReport,
-    decode_curves,
-    decode_result,
-    limit_age,
-    limit_metrics,
-    orphan_end_s,
-    sanitize,
-    sanitize_curves,
-)
+from gmg_tui.engine.nodes.plausible import decode_curves, limit_age, limit_metrics, sanitize, sanitize_curves
+from gmg_tui.engine.nodes.states import Assignment, AttemptReport, decode_result, orphan_end_s
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.model import NO_ATTEMPT, Curve, Details, HotSpot, Sign, SpeedFacts, Stacks, WorkerState, units
 from gmg_tui.model.attempt import MAX_CHECKPOINTS, merge_checkpoints
@@ -197,7 +188,7 @@ class RemoteAttempt:
         if self._orphaning is not None:
             self._orphaning.cancel()
             self._orphaning, self._was_lost = None, True
-        if result != self._result:
+        if result and result != self._result:
             self._result, self._load_result = result, cache(partial(decode_result, result))
         self._curves = curves or self._curves
         view, newest = report.view, report.view.newest

@@ -19,40 +19,27 @@ from msgspec import structs
 from gmg_tui.diagnosis.facts import Facts
 from gmg_tui.diagnosis.kinds import Watch
 from gmg_tui.engine.api.client import Updates
-from gmg_tui.engine.attempts.attempt import Outcome, RankActivity, StopCause, Task
-from gmg_tui.engine.attempts.curves import MAX_CURVES
+from gmg_tui.engine.attempts.attempt import Outcome, StopCause, Task
+from gmg_tui.engine.attempts.curves import MAX_CURVES, MAX_POINTS
 from gmg_tui.engine.launchers.launcher import Launcher
+from gmg_tui.engine.nodes import states
 from gmg_tui.engine.nodes.logs import LogCopies
 from gmg_tui.engine.nodes.node import Node
+from gmg_tui.engine.nodes.plausible import sanitize
 from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
-from gmg_tui.engine.nodes.states import (
-    AttemptReport,
-    Report,
-    SlotReport,
-    check_curves,
-    check_slots,
-    decode_curves,
-    decode_result,
-    limit_metrics,
-    sanitize,
-    sanitize_curves,
-)
+from gmg_tui.engine.nodes.states import AttemptReport, Report, SlotReport, check_slots, decode_result
 from gmg_tui.engine.workers.restart_policy import HEALTHY_S
-from gmg_tui.machine.gpu.nvml_metrics import THROTTLE_REASONS
 from gmg_tui.model import (
     NO_ATTEMPT,
     Alert,
     Attempt,
     Checkpoint,
     Curve,
-    Details,
-    Fps,
     Gpu,
     GpuHealth,
     GpuSample,
     GpuTrouble,
     NodesSpec,
-    Point,
     Severity,
     Slot,
     Snapshot,
@@ -331,13 +318,25 @@ def test_a_node_shares_no_gpu_with_slots_of_others(slot: Slot, cpu: int | None, 
         check_slots((slot,), "n1", spec_for(cpu=cpu))
 
 
-def test_amounts_too_small_for_ratios_are_unknown() -> None:
-    fps = Fps(1e-322, 1.0, 1.0, 1, 1.0, env_steps=1e-300)
-    worker = Worker(
-        "n1/cpu0", 0, WorkerState.RUNNING, newest=structs.replace(NO_ATTEMPT, fps=fps, metrics={"x": 1e-40})
-    )
-    shown = sanitize(worker).newest
-    assert (shown.fps.last, shown.fps.env_steps, shown.metrics) == (None, None, {"x": 1e-40})
+async def test_what_is_too_much_for_a_node_costs_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its scripts may report a result of 1 MiB on each slot, and the engine keeps all."""
+    node = Node("n1", spec_for(nodes=NodesSpec("local")), MagicMock(spec=Launcher), lambda: None, lambda _: None)
+    node.attempts.update(attempts := {f"n1/cpu{number}": MagicMock() for number in range(12)})
+    steps, values = tuple(range(1 << 40, (1 << 40) + MAX_POINTS)), tuple(map(float, range(MAX_POINTS)))
+    curve = Curve(values, steps, values)
+    curves = {f"metric {number:<20}": curve for number in range(MAX_CURVES)}
+    attempt = AttemptReport(1, Worker("", 0, WorkerState.RUNNING))
+
+    def report(slot: str, curves: dict[str, Curve]) -> tuple[SlotReport, tuple[bytes, bytes]]:
+        sent = SlotReport.from_attempt(attempt, {"x": "x" * ((1 << 20) - 9)}, curves)
+        node._apply_report(msgspec.Raw(msgspec.msgpack.encode(Report({slot: sent}))))
+        return sent, attempts[slot].apply_report.call_args.args[1:]
+
+    for slot in attempts:
+        sent, applied = report(slot, curves if slot == "n1/cpu0" else {})
+        assert applied == (sent.result, sent.curves)
+    monkeypatch.setattr(states, "_MAX_KEPT_BYTES", 11 << 20)
+    assert report("n1/cpu0", {})[1] == (b"", b""), "it keeps its last one"
 
 
 async def test_curves_are_limited_by_points_and_over_all_slots() -> None:
@@ -383,44 +382,6 @@ def test_an_alert_is_short_however_many_texts_a_node_reports() -> None:
     assert (alert.kind, len(alert.text)) == ("gpu", 1000)
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, 1e301])
-def test_an_implausible_extreme_of_a_metric_costs_only_itself(value: float) -> None:
-    """The store's thread decodes the curves: an error there would keep all later records from it."""
-    curve = Curve((1.0,), (1,), (1.0,), 1, lowest=Point(1.0, 1, value), highest=Point(1.0, 1, 2.0))
-    data = msgspec.msgpack.encode({"reward": curve})
-    check_curves(data)
-    assert decode_curves(data) == {"reward": structs.replace(curve, lowest=None)}
-
-
-def test_a_rank_without_a_process_can_be_reported() -> None:
-    report = AttemptReport(1, Worker("", 0, WorkerState.STARTING), RankActivity().on_clock(-time.time()))
-    assert sanitize(report) == report
-
-
-def test_a_checkpoint_with_an_implausible_figure_costs_no_report() -> None:
-    """A script chooses it, in its probe's file."""
-    saved = Checkpoint("/runs/1.pt", 1.0, env_steps=2 * 10**18)
-    attempt = structs.replace(NO_ATTEMPT, checkpoints=(saved, structs.replace(saved, env_steps=5)))
-    assert [checkpoint.env_steps for checkpoint in sanitize(attempt).checkpoints] == [0, 5]
-
-
-def test_no_list_is_longer_than_what_an_agent_has() -> None:
-    """Half a million minimal attempts in an answer took the engine half a minute."""
-    points = tuple(map(float, range(5000)))
-    details = Details("s", ("python",) * 5000, "/", {}, (), "", (NO_ATTEMPT,) * 5000, args=("x",) * 5000)
-    assert len(sanitize(details).attempts) == 1
-    assert len(sanitize(details).command) == 5000
-    curve, many = Curve(points[:400], (None,) * 400, points[:400]), map(str, range(300))
-    assert sanitize_curves({"x": curve}) == {"x": curve}
-    for curves in ({"x": Curve(points, (1,) * 5000, points)}, dict.fromkeys(many, curve)):
-        with pytest.raises(GmgError, match="more than 256 curves, or one of more than 400 points"):
-            sanitize_curves(curves)
-    snapshot = Snapshot(1.0, 0.0, (Worker("", 0, WorkerState.RUNNING),) * 5000, samples=(GpuSample("GPU-1"),) * 5000)
-    assert (len(sanitize(snapshot).workers), len(sanitize(snapshot).samples)) == (256, 256)
-    attempt = sanitize(structs.replace(NO_ATTEMPT, metrics=dict.fromkeys(map(str, range(5000)), 1.0)))
-    assert len(attempt.metrics) == MAX_CURVES
-
-
 async def test_a_node_writes_no_log_of_a_job_that_has_moved(tmp_path: Path) -> None:
     async def read(text: bytes, path: str, offset: int) -> LogChunk:
         return LogChunk(text if offset < 5 else b"", end=offset + 1, file=1)
@@ -447,40 +408,6 @@ async def test_a_result_is_decoded_once_however_often_it_is_read(monkeypatch: py
     assert [call.args for call in decode.call_args_list] == [(b'{"loss": 1}',), (b'{"loss": 2}',)]
 
 
-@pytest.mark.parametrize(
-    ("path", "progress", "is_kept"),
-    [
-        *(
-            ("/" + "é" * 800, "", False),
-            ("/m.pt", "é" * 99, True),
-            ("/a/.b/..c/m..pt", "", True),
-            ("/\n/m.pt", "", True),
-        ),
-        *((path, "", False) for path in ("m.pt", "/a/../m.pt", "/..", "/../m.pt", "/a/./m.pt", "/\n/../m.pt", "/a/..")),
-    ],
-)
-def test_a_checkpoint_is_limited_in_bytes_and_does_not_go_up(path: str, progress: str, is_kept: bool) -> None:
-    """They come back in the reports of the node that the job moves to."""
-    attempt = structs.replace(NO_ATTEMPT, checkpoints=(Checkpoint(path, 1.0, progress=progress),))
-    assert bool(sanitize(attempt).checkpoints) is is_kept
-
-
-def test_only_known_reasons_of_throttling_are_kept() -> None:
-    """They are labels in Prometheus, and each makes a new time series."""
-    known, *_ = THROTTLE_REASONS
-    assert sanitize(GpuSample("GPU-1", throttle=("a lie", known))).throttle == (known,)
-
-
-def test_a_node_has_no_more_metrics_than_a_script() -> None:
-    """New names again and again would fill a Prometheus server."""
-    names = set[str]()
-    for start in (0, 200, 400):
-        metrics = {**{f"m{number}": 1.0 for number in range(start, start + 200)}, "x" * 201: 1.0, "m0": float(start)}
-        assert limit_metrics(metrics, names)["m0"] == start
-    assert len(names) == MAX_CURVES
-    assert "m255" in names
-
-
 async def test_the_limits_over_all_slots_hold_for_reports_on_one_slot_each() -> None:
     """The engine keeps each slot's last report, and a snapshot has all of them."""
     node = Node("n1", spec_for(nodes=NodesSpec("local")), MagicMock(spec=Launcher), lambda: None, lambda _: None)
@@ -495,7 +422,7 @@ async def test_the_limits_over_all_slots_hold_for_reports_on_one_slot_each() -> 
     for _ in range(3):  # the last report of a slot counts once
         for number in range(20):
             report(f"n1/cpu{number}")
-    with pytest.raises(GmgError, match=r"its agent reports too much: 4,\d+,\d+ bytes \(attempt\)"):
+    with pytest.raises(GmgError, match=r"its agent reports too much: 4,\d+,\d+ bytes"):
         report("n1/cpu20")
     del node.attempts["n1/cpu0"]
     report("n1/cpu20")

@@ -371,9 +371,6 @@ async def test_results_are_limited_and_decoded_only_when_asked_for() -> None:
     node.attempts.update(attempts)
     lists: list[list[int]] = [[]] * 500_000
     sent = SlotReport.from_attempt(AttemptReport(1, Worker("", 0, WorkerState.RUNNING)), {"x": lists}, {})
-    report = Report(dict.fromkeys(attempts, sent))
-    with pytest.raises(GmgError, match=r"bytes \(result\)"):
-        node._apply_report(msgspec.Raw(msgspec.msgpack.encode(report)))
     large = Worker("", 0, WorkerState.RUNNING, last_line="x" * 200_000)
     many = Report({f"n1/cpu{number}": SlotReport.from_attempt(AttemptReport(1, large), {}, {}) for number in range(32)})
     with pytest.raises(GmgError, match="reports too much"):  # for a snapshot of the session
