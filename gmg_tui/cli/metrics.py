@@ -55,7 +55,7 @@ def metrics(*, listen: str | None, textfile: str | None) -> int:
 def _parse_address(text: str) -> tuple[str, int]:
     host, _, digits = text.rpartition(":")
     port = units.natural(digits)
-    if not host or port is None or port > MAX_PORT or (":" in host and not host.startswith("[")):
+    if not host.strip("[]") or port is None or port > MAX_PORT or (":" in host and not host.startswith("[")):
         raise GmgError(f"--listen {text}: give HOST:PORT, such as {LISTEN}")
     return host.strip("[]"), port
 

@@ -151,6 +151,23 @@ def newest_intact(checkpoints: Sequence[Checkpoint], trust: Trust) -> Checkpoint
     return f"it started from the beginning: {newest} {reasons.get(newest, 'was replaced')}"
 
 
+def are_away(checkpoints: Iterable[Checkpoint]) -> bool:
+    """True if no checkpoint can be looked at, as while a disk is away; False if a script has only removed its files."""
+    return all(_is_away(Path(checkpoint.path)) for checkpoint in checkpoints)
+
+
+def _is_away(path: Path) -> bool:
+    """True if a file cannot be read, or its folder is missing."""
+    try:
+        path.parent.stat()
+        if stat.S_ISREG(path.stat().st_mode):
+            with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+                file.read(1)
+    except OSError as error:
+        return not (isinstance(error, FileNotFoundError) and error.filename == str(path))
+    return False
+
+
 def relocate(checkpoints: Iterable[Checkpoint], found: Checkpoint) -> tuple[Checkpoint, ...]:
     """Returns the checkpoints with `found`, from `newest_intact`, under its current path."""
     return merge_checkpoints(found if structs.replace(old, path=found.path) == found else old for old in checkpoints)

@@ -94,6 +94,18 @@ async def test_an_attempt_that_can_read_no_checkpoint_says_so(tmp_path: Path) ->
         )
 
 
+async def test_an_attempt_waits_while_the_disk_with_the_checkpoints_is_away(tmp_path: Path) -> None:
+    """From the start, the script would overwrite them once it is back."""
+    leaves = _SCRIPT.replace('"out"', '"disk/out"').replace("os.kill(", "os.rename('disk', 'away/disk') or os.kill(")
+    (tmp_path / "away").mkdir()
+    async with running(spec(script(tmp_path, leaves))) as run:
+        await run.until(lambda _: run.worker("cpu0").reason == "for the disk with the checkpoints")
+        (tmp_path / "away/disk").rename(tmp_path / "disk")
+        worker = await run.until_state("cpu0", WorkerState.FINISHED)
+        assert worker.newest.continued_from == str(tmp_path / "disk/out/model_2.pt")
+        assert run.output("cpu0").count(b"from 0\n") == 1
+
+
 _NAN = """
 import os, signal, sys, time
 from torch.serialization import save

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import signal
+import time
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +35,7 @@ from gmg_tui.machine.processes import Scans
 from gmg_tui.model import Checkpoint, Gpu, Session, Slot
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import probe, torchrun
-from gmg_tui.scripts.checkpoints import Trust, newest_intact, relocate
+from gmg_tui.scripts.checkpoints import Trust, are_away, newest_intact, relocate
 from gmg_tui.scripts.genesis import caches
 from gmg_tui.scripts.genesis.caches import PhaseTimes, ScriptTimes
 from gmg_tui.scripts.genesis.environ import Environment, thread_share, worker_environment
@@ -62,6 +63,8 @@ _DISK_REPORT_DELAY_S = 2.0
 """Seconds before a wait for a disk is shown."""
 _DISK_TIMEOUT_S = 120.0
 """Time limit for each disk access before a start."""
+_AWAY_CHECK_INTERVAL_S = 1.0
+"""Interval between looks for a disk that is away."""
 
 
 class Launch(NamedTuple):
@@ -224,7 +227,7 @@ class LocalHost:
         libraries = library_paths(extra)
         disk = "the disk with the script"
         await self.await_disk(disk, lambda: check_code(self.spec, extra, task.library_owners), report, libraries)
-        checkpoint, not_continued = await self._find_checkpoint(task, report)
+        checkpoint, not_continued = await self._find_checkpoint(task, slot.node, report)
         if checkpoint is not None:
             task = replace(task, checkpoints=relocate(task.checkpoints, checkpoint))
             resume_values = {**values, **checkpoint_values(Path(checkpoint.path))}
@@ -305,12 +308,23 @@ class LocalHost:
         sharers = sum(not cores.isdisjoint(near) for near in self._cores_near_gpus.values())
         return min(threads, thread_share(len(cores), sharers))
 
-    async def _find_checkpoint(self, task: Task, report: Report) -> tuple[Checkpoint | None, str | None]:
-        """Returns the checkpoint to continue from, or the reason that none can be used; (None, None) if none exists."""
+    async def _find_checkpoint(self, task: Task, node: str, report: Report) -> tuple[Checkpoint | None, str | None]:
+        """Returns the checkpoint to continue from, or the reason that none can be used; (None, None) if none exists.
+
+        Waits while all that this node has saved are away: from the start, the script would overwrite them once they are back.
+        """
         if not task.resume_args or not task.checkpoints:
             return None, None
-        saved, disk = task.checkpoints, "the disk with the checkpoints"
-        found = await self.await_disk(disk, lambda: newest_intact(saved, self._trust()), report, saved)
+        saved, disk, until = task.checkpoints, "the disk with the checkpoints", time.monotonic() + _DISK_TIMEOUT_S
+        own = [checkpoint for checkpoint in saved if checkpoint.node == node]
+        while True:
+            found = await self.await_disk(disk, lambda: newest_intact(saved, self._trust()), report, saved)
+            if not (isinstance(found, str) and own and time.monotonic() < until):
+                break
+            if not await self.await_disk(disk, lambda: are_away(own), report, tuple(own)):
+                break
+            report(f"for {disk}")
+            await asyncio.sleep(_AWAY_CHECK_INTERVAL_S)
         advice = "" if self.spec.agent is None else "; save to a disk that all machines share"
         return (None, found + advice) if isinstance(found, str) else (found, None)
 
