@@ -31,6 +31,7 @@ from tests.results.web.served import unfinished
     [
         (("--listen", "127.0.0.1"), "give HOST:PORT", 2),
         (("--listen", "127.0.0.1:70000"), "give HOST:PORT", 2),
+        (("--listen", "[]:9"), "give HOST:PORT", 2),
         (("--listen", "192.0.2.1:9400"), "Cannot assign requested address", 1),
         (("--textfile", "/tmp/gmg.txt"), "end in .prom", 2),
         (("--textfile", "x.prom", "--listen", "127.0.0.1:0"), "mutually exclusive", 2),
