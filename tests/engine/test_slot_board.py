@@ -60,6 +60,11 @@ def test_the_pauses_of_a_slot_that_is_never_ready_double_until_a_job_ends_there_
     now += 1800
     board.check_gpus(None, now)
     assert not board.stranded
+    board.pause("cpu0", "no answer")
+    assert board.stranded, "at once: it was tried again"
+    board.use("cpu0", used=True)
+    assert [*board.ready_slots()] == [engine_slot]
+    assert pause_s("no answer") == 5
 
 
 def test_a_job_that_is_soon_lost_with_its_node_again_and_again_may_be_the_cause() -> None:

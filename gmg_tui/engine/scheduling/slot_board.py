@@ -78,6 +78,7 @@ class SlotBoard:
         card.disabled = not used
         if used:
             card.benched, card.retry_at, card.lost_since = None, math.inf, None
+            card.pause_s = card.paused_until = 0.0
             card.failed.clear()
             self._clear_suspicion(card)
             self._requeued = {job: other for job, other in self._requeued.items() if other is not card}

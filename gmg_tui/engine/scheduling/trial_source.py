@@ -252,7 +252,7 @@ class TrialSource:
             self._recorder.write(record)
         benched = self._board.benched()
         if not self._trial_runs and not self._search.ended and len(benched) == len(self._board.slots):
-            self._search.stop("every GPU is benched")
+            self._search.stop("every slot is benched")
 
     @property
     def _now_s(self) -> float:
