@@ -151,21 +151,26 @@ def newest_intact(checkpoints: Sequence[Checkpoint], trust: Trust) -> Checkpoint
     return f"it started from the beginning: {newest} {reasons.get(newest, 'was replaced')}"
 
 
-def are_away(checkpoints: Iterable[Checkpoint]) -> bool:
-    """True if no checkpoint can be looked at, as while a disk is away; False if a script has only removed its files."""
-    return all(_is_away(Path(checkpoint.path)) for checkpoint in checkpoints)
+def absence(checkpoints: Iterable[Checkpoint]) -> OSError | None:
+    """Returns why no checkpoint can be read, as while a disk is away; None if one can, or if a script removed its file.
 
-
-def _is_away(path: Path) -> bool:
-    """True if a file cannot be read, or its folder is missing."""
-    try:
-        path.parent.stat()
-        if stat.S_ISREG(path.stat().st_mode):
-            with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-                file.read(1)
-    except OSError as error:
-        return not (isinstance(error, FileNotFoundError) and error.filename == str(path))
-    return False
+    A `FileNotFoundError` stands for a missing folder.
+    """
+    errors = list[OSError]()
+    for checkpoint in checkpoints:
+        path = Path(checkpoint.path)
+        try:
+            path.parent.stat()
+            if stat.S_ISREG(path.stat().st_mode):
+                with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+                    file.read(1)
+        except OSError as error:
+            errors.append(error)
+            if not isinstance(error, FileNotFoundError) or error.filename != str(path):
+                continue
+        return None
+    unreadable = (error for error in errors if not isinstance(error, FileNotFoundError))
+    return next(unreadable, next(iter(errors), None))
 
 
 def relocate(checkpoints: Iterable[Checkpoint], found: Checkpoint) -> tuple[Checkpoint, ...]:

@@ -1,5 +1,6 @@
 """Which checkpoints are remembered, and which of their files an attempt continues from."""
 
+import errno
 import math
 import os
 import tempfile
@@ -21,7 +22,7 @@ from gmg_tui.model import (
     merge_checkpoints,
 )
 from gmg_tui.model.attempt import MAX_CHECKPOINTS, add_checkpoints
-from gmg_tui.scripts.checkpoints import Trust, are_away, before_nan, newest_intact, without
+from gmg_tui.scripts.checkpoints import Trust, absence, before_nan, newest_intact, without
 
 _TRUST = Trust()
 
@@ -401,11 +402,13 @@ def _reason(saved: tuple[Checkpoint, ...], trust: Trust = _TRUST) -> str:
     return found.removeprefix(f"it started from the beginning: {saved[-1].path} ") if isinstance(found, str) else ""
 
 
-def test_checkpoints_are_away_unless_their_folder_shows_that_they_were_removed(tmp_path: Path) -> None:
+def test_checkpoints_absence_unless_their_folder_shows_that_they_were_removed(tmp_path: Path) -> None:
     kept, removed = tmp_path / "kept.pt", tmp_path / "removed.pt"
     unmounted, loop = tmp_path / "disk" / "x.pt", tmp_path / "loop.pt"
     kept.write_text("x")
     loop.symlink_to(loop)
-    for path, is_away in ((kept, False), (removed, False), (unmounted, True), (loop, True)):
-        assert are_away([Checkpoint(str(path), 1.0)]) is is_away
-    assert not are_away([Checkpoint(str(path), 1.0) for path in (unmounted, removed)])
+    for path, number in ((kept, None), (removed, None), (unmounted, errno.ENOENT), (loop, errno.ELOOP)):
+        error = absence([Checkpoint(str(path), 1.0)])
+        assert (error and error.errno) == number
+    assert absence([Checkpoint(str(path), 1.0) for path in (unmounted, removed)]) is None
+    assert absence(()) is None

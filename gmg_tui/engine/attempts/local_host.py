@@ -35,7 +35,7 @@ from gmg_tui.machine.processes import Scans
 from gmg_tui.model import Checkpoint, Gpu, Session, Slot
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import probe, torchrun
-from gmg_tui.scripts.checkpoints import Trust, are_away, newest_intact, relocate
+from gmg_tui.scripts.checkpoints import Trust, absence, newest_intact, relocate
 from gmg_tui.scripts.genesis import caches
 from gmg_tui.scripts.genesis.caches import PhaseTimes, ScriptTimes
 from gmg_tui.scripts.genesis.environ import Environment, thread_share, worker_environment
@@ -312,17 +312,21 @@ class LocalHost:
         """Returns the checkpoint to continue from, or the reason that none can be used; (None, None) if none exists.
 
         Waits while all that this node has saved are away: from the start, the script would overwrite them once they are back.
+        Raises `GmgError` if they cannot be read.
         """
         if not task.resume_args or not task.checkpoints:
             return None, None
         saved, disk, until = task.checkpoints, "the disk with the checkpoints", time.monotonic() + _DISK_TIMEOUT_S
-        own = [checkpoint for checkpoint in saved if checkpoint.node == node]
+        own = tuple(checkpoint for checkpoint in saved if checkpoint.node == node)
         while True:
             found = await self.await_disk(disk, lambda: newest_intact(saved, self._trust()), report, saved)
-            if not (isinstance(found, str) and own and time.monotonic() < until):
+            if not isinstance(found, str):
                 break
-            if not await self.await_disk(disk, lambda: are_away(own), report, tuple(own)):
+            error = await self.await_disk(disk, lambda: absence(own), report, (absence, own))
+            if error is None or (time.monotonic() > until and isinstance(error, FileNotFoundError)):
                 break
+            if time.monotonic() > until:
+                raise GmgError(f"its checkpoints cannot be read: {error.strerror}", 1) from error
             report(f"for {disk}")
             await asyncio.sleep(_AWAY_CHECK_INTERVAL_S)
         advice = "" if self.spec.agent is None else "; save to a disk that all machines share"
