@@ -1,5 +1,6 @@
 """Later attempts continue from the newest checkpoint of the earlier ones, if that is complete."""
 
+import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,32 @@ async def test_an_attempt_waits_while_the_disk_with_the_checkpoints_is_away(tmp_
         worker = await run.until_state("cpu0", WorkerState.FINISHED)
         assert worker.newest.continued_from == str(tmp_path / "disk/out/model_2.pt")
         assert run.output("cpu0").count(b"from 0\n") == 1
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+async def test_code_that_another_user_makes_during_the_wait_for_the_checkpoints_is_not_run(tmp_path: Path) -> None:
+    leaves = _SCRIPT.replace('"out"', '"disk/out"').replace("os.kill(", "os.rename('disk', 'away/disk') or os.kill(")
+    (tmp_path / "away").mkdir()
+    tmp_path.chmod(0o1777)
+    async with running(spec(path := script(tmp_path, leaves), max_restarts=1)) as run:
+        await run.until(lambda _: run.worker("cpu0").reason == "for the disk with the checkpoints")
+        os.chown(path, 65534, -1)
+        (tmp_path / "away/disk").rename(tmp_path / "disk")
+        worker = await run.until_state("cpu0", WorkerState.FAILED)
+        assert "train.py belongs to nobody" in (worker.reason or "")
+        assert b"from 3\n" not in run.output("cpu0")
+
+
+async def test_all_ranks_wait_for_the_disk_with_the_checkpoints_of_one(tmp_path: Path) -> None:
+    leaves = _SCRIPT.replace('"out"', '"disk/out"').replace("os.kill(", "os.rename('disk', 'away/disk') or os.kill(")
+    (tmp_path / "away").mkdir()
+    async with running(spec(script(tmp_path, leaves), cpu=2, ddp=DdpSpec())) as run:
+        waits = "for the disk with the checkpoints"
+        await run.until(lambda _: all(run.worker(slot).reason == waits for slot in ("cpu0", "cpu1")))
+        (tmp_path / "away/disk").rename(tmp_path / "disk")
+        for slot in ("cpu0", "cpu1"):
+            worker = await run.until_state(slot, WorkerState.FINISHED)
+            assert worker.newest.continued_from == str(tmp_path / "disk/out/model_2.pt")
 
 
 _NAN = """

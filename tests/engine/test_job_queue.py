@@ -264,7 +264,7 @@ async def test_a_trial_whose_slot_is_not_ready_does_not_run_after_the_search_has
 async def test_a_trial_whose_slot_never_gets_ready_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a GPU whose driver hangs: the search would wait for it for ever."""
     monkeypatch.setattr(slot_board, "_UNREADY_PAUSE_S", 0.01)
-    monkeypatch.setattr(queue_scheduler, "_MAX_TRIAL_HOLD_S", 0.01)
+    monkeypatch.setattr(queue_scheduler, "_MAX_TRIAL_HOLD_S", 0.04)
     source = MagicMock(ended=False, outcome=lambda _: (WorkerState.STOPPED, "not ready"))
     source.released = lambda record: setattr(source, "ended", record.state.ended)
     queue = await _run_with(source, monkeypatch)

@@ -323,7 +323,7 @@ def test_a_job_that_loses_its_slots_again_and_again_waits_longer_each_time_and_o
     queue = JobQueue([JobRecord(1, "job-1", position=1.0), JobRecord(2, "job-2", position=2.0)])
     engine_slot = EngineSlot(Slot("cpu0"), 0, 1)
     board = SlotBoard({"cpu0": engine_slot}, queue)
-    assert [board.hold(1, "no slot") for _ in range(9)] == [0.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]
+    assert [board.hold(1, "no slot") for _ in range(9)] == [0.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0, 300.0, 300.0]
     assert board.next().job == 2
     assert board.wait_reason(1) == "for 5:00: no slot"
     now += 301.0

@@ -78,6 +78,22 @@ def test_a_job_that_is_soon_lost_with_its_node_again_and_again_may_be_the_cause(
     assert [*map(board.may_repeat, jobs)] == [False, True, True, True], "job 2 was perhaps lost because of job 1"
 
 
+def test_a_job_that_cannot_start_anywhere_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if only its own environment were refused."""
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    engine_slot = EngineSlot(Slot("cpu0"), 0, 1)
+    queue = JobQueue([JobRecord(number, f"job-{number}", position=float(number)) for number in (1, 2)])
+    board, tried = SlotBoard({"cpu0": engine_slot}, queue), list[int]()
+    while board.next().job != 2:
+        if board.next().job == 1:
+            tried.append(1)
+            board.pause("cpu0", "refused", whole_node=True)
+            board.hold(1, "refused")
+        now += 1
+    assert len(tried) <= 2
+
+
 def test_a_disk_that_is_away_pauses_the_idle_slots_of_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 100.0)
     names = ("n1/cpu0", "n1/cpu1", "n1/cpu2", "n2/cpu0")

@@ -32,15 +32,18 @@ def _refusal_on_node(
     spec: RunSpec, agent: AgentSpec, env: Mapping[str, str], library_owners: tuple[str, ...]
 ) -> str | None:
     module, environ = spec.script if spec.module else None, os.environ | env
-    caches.make_caches(environ, spec.cwd)
-    imports = import_paths_of(spec.python, script_folder(spec), module, environ)
-    return (
+    reason = (
         refusal_of_any(code_paths(spec), agent.owners)
         or refusal_of_any((spec.cwd,), (*agent.owners, *agent.cwd_owners))
         or refusal_of_any(agent.import_paths, agent.owners, optional=True)
         or refusal_of_any(library_paths(env), (*agent.owners, *library_owners), optional=True)
-        or refusal_of_any(imports, (*agent.owners, *library_owners), optional=True)
-        or refusal_of_any(map(str, caches.cache_folders(environ, spec.cwd)), agent.owners, optional=True)
+    )
+    if reason is not None:
+        return reason
+    caches.make_caches(environ, spec.cwd)
+    imports = import_paths_of(spec.python, script_folder(spec), module, environ)  # only now: this runs the interpreter
+    return refusal_of_any(imports, (*agent.owners, *library_owners), optional=True) or refusal_of_any(
+        map(str, caches.cache_folders(environ, spec.cwd)), agent.owners, optional=True
     )
 
 

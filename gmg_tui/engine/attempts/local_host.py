@@ -224,9 +224,6 @@ class LocalHost:
         values = {**values_for(slot, task.index, task.count, gpu_index), **task.values}
         args, env = tuple(fill(arg, values) for arg in task.args), task.env
         extra = {name: fill(value, values) for name, value in env.items()}
-        libraries = library_paths(extra)
-        disk = "the disk with the script"
-        await self.await_disk(disk, lambda: check_code(self.spec, extra, task.library_owners), report, libraries)
         checkpoint, not_continued = await self._find_checkpoint(task, slot.node, report)
         if checkpoint is not None:
             task = replace(task, checkpoints=relocate(task.checkpoints, checkpoint))
@@ -274,6 +271,9 @@ class LocalHost:
         phase_times = await self.await_disk(
             "the disk with the session's state", lambda: self.script_times.history(templates), report, templates
         )
+        disk, libraries, owners = "the disk with the script", library_paths(extra), task.library_owners
+        # After all that may wait: meanwhile, another user may have made a folder anew that was removed.
+        await self.await_disk(disk, lambda: check_code(self.spec, extra, owners), report, libraries)
         module, script = (("-m",) if self.spec.module else ()), self.spec.script
         if script.startswith("-") and not module:
             script = f"./{script}"  # else it would be an interpreter option
@@ -311,13 +311,14 @@ class LocalHost:
     async def _find_checkpoint(self, task: Task, node: str, report: Report) -> tuple[Checkpoint | None, str | None]:
         """Returns the checkpoint to continue from, or the reason that none can be used; (None, None) if none exists.
 
-        Waits while all that this node has saved are away: from the start, the script would overwrite them once they are back.
+        Waits while all that were saved on this node are away: from the start, the script would overwrite them once they are back.
         Raises `GmgError` if they cannot be read.
         """
         if not task.resume_args or not task.checkpoints:
             return None, None
         saved, disk, until = task.checkpoints, "the disk with the checkpoints", time.monotonic() + _DISK_TIMEOUT_S
-        own = tuple(checkpoint for checkpoint in saved if checkpoint.node == node)
+        # The ranks of a group all wait, so that they continue from the same one.
+        own = tuple(checkpoint for checkpoint in saved if checkpoint.node == node or task.rank is not None)
         while True:
             found = await self.await_disk(disk, lambda: newest_intact(saved, self._trust()), report, saved)
             if not isinstance(found, str):

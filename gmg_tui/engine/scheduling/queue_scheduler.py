@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _P = ParamSpec("_P")
 
-_MAX_TRIAL_HOLD_S = 5.0
+_MAX_TRIAL_HOLD_S = 20.0
 """A trial whose slot could not start it is held back for up to this long; then the search goes on without it."""
 _COLLECT_INTERVAL_S = 2.0
 """Interval between checks for GPUs that others have stopped using."""

@@ -117,9 +117,13 @@ class SlotBoard:
         return False
 
     def hold(self, job: int, reason: str, *, was_healthy: bool = False) -> float:
-        """Holds a job back that did not start or lost its slots, longer each time. Returns the seconds; the first time 0."""
+        """Holds a job back that did not start or lost its slots, longer each time. Returns the seconds; the first time 0.
+
+        It is held for longer than a slot pauses, so that other jobs show whether the slot is the cause.
+        """
         last_s = self._held[job][0] if job in self._held else None
-        hold_s = 0.0 if last_s is None or was_healthy else min(max(_UNREADY_PAUSE_S, 2 * last_s), _MAX_UNREADY_PAUSE_S)
+        longer_s = min(max(4 * _UNREADY_PAUSE_S, 2 * (last_s or 0.0)), _MAX_UNREADY_PAUSE_S)
+        hold_s = 0.0 if last_s is None or was_healthy else longer_s
         self.hold_back(job, hold_s, reason)
         return hold_s
 

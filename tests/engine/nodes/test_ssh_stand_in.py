@@ -239,6 +239,21 @@ def test_a_library_that_is_missing_in_another_users_folder_may_yet_be_made(tmp_p
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+@pytest.mark.parametrize("theirs", ["python", "lib"])
+def test_no_interpreter_is_asked_for_its_imports_before_it_is_known_whose_it_is(theirs: str, tmp_path: Path) -> None:
+    for name in ("python", "lib"):
+        (tmp_path / name).mkdir()
+    shutil.chown(tmp_path / theirs, "nobody")
+    (script := tmp_path / "job.py").touch()
+    (python := tmp_path / "python" / "python").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    python.chmod(0o755)
+    spec = structs.replace(spec_for(script=str(script), agent=AgentSpec("n1", "s", "id")), python=str(python))
+    with pytest.raises(GmgError, match=f"{tmp_path}/{theirs} belongs to nobody here"):
+        check_code(spec, {"LD_LIBRARY_PATH": str(tmp_path / "lib")})
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
 @pytest.mark.parametrize("variable", ["PYTHONPATH", "LD_LIBRARY_PATH"])
 async def test_a_node_loads_no_library_of_another_user(variable: str, hosts: NodesSpec, tmp_path: Path) -> None:
     """The placeholder's value is known only there."""
