@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import gmg_tui
@@ -129,13 +130,17 @@ def has_genesis(python: str) -> bool:
         return False
 
 
+_get_source = cache(inspect.getsource)
+"""Reads a function's source once: an upgrade may replace the file while a session is running."""
+
+
 def import_paths_of(python: str, folder: str, module: str | None, env: Mapping[str, str]) -> tuple[str, ...]:
     """Returns the result of `import_paths` in another interpreter with the environment `env`.
 
     `folder` is the script's, or the working directory of a `module`. Imports only from the standard library. Raises `GmgError`.
     """
     call = f"import_paths({folder!r}, {(module or '').partition('.')[0]!r}, os.environ)"
-    program = f"{inspect.getsource(import_paths)}\nsys.stdout.buffer.write(b'\\0'.join(map(os.fsencode, {call})))"
+    program = f"{_get_source(import_paths)}\nsys.stdout.buffer.write(b'\\0'.join(map(os.fsencode, {call})))"
     try:
         answer = _run((python, "-I", "-S", "-c", program), _ANSWER_TIMEOUT_S, env)
     except subprocess.TimeoutExpired:

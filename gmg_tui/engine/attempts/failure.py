@@ -84,7 +84,7 @@ def _env_error(line: bytes, program: str) -> str | None:
     return text.replace(f"'{program}'", f"cannot start {program}", 1)
 
 
-def outcome_of_failed_preparation(error: NvmlUnavailable | GmgError) -> Outcome:
+def outcome_of_failed_preparation(error: NvmlUnavailable | GmgError | OSError) -> Outcome:
     """Returns the outcome of an attempt that could not be prepared: the cause is its slot or machine, never its job."""
     match error:
         case DriverSilentError():

@@ -117,7 +117,7 @@ class LocalAttempt:
         if self._preparing.cancelled() or self.stopped is not None:
             return outcome_without_process(self.stopped)
         error = self._preparing.exception()
-        if isinstance(error, NvmlUnavailable | GmgError):
+        if isinstance(error, NvmlUnavailable | GmgError | OSError):
             _log.info("%s: an attempt could not be prepared: %s", self.slot.name, error)
             return outcome_of_failed_preparation(error)
         return self._preparing.result() or outcome_without_process(None)

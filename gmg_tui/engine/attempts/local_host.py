@@ -39,6 +39,7 @@ from gmg_tui.scripts.checkpoints import Trust, absence, newest_intact, relocate
 from gmg_tui.scripts.genesis import caches
 from gmg_tui.scripts.genesis.caches import PhaseTimes, ScriptTimes
 from gmg_tui.scripts.genesis.environ import Environment, thread_share, worker_environment
+from gmg_tui.scripts.genesis.output import failure_signs
 from gmg_tui.scripts.interpreter import (
     code_paths,
     installed,
@@ -113,6 +114,7 @@ class LocalHost:
         self.result_names = set[str]()
         """Names of the metrics reported by any attempt, shared because their number is limited."""
         self.scans = Scans()
+        failure_signs.table()  # read now: an upgrade may replace the file before the first failure
         self.formats: list[formats.Format] = []
         """The line formats in the user's settings and options."""
         self.warning: str | None = None
