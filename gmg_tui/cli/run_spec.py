@@ -172,7 +172,8 @@ def load_for_resume(options: Options, command: str, fixed: str) -> Session:
     spec = structs.replace(spec, **changes, socket=str(sessions.socket_path(spec.name)))
     if not os.path.isdir(spec.cwd):
         raise GmgError(f"{spec.name} ran in {spec.cwd}, which no longer exists; recreate it", 1)
-    if (reason := changed_owner(interpreter.start_paths(spec), spec.path_owners)) is not None:
+    elsewhere = session.spec.host != spec.host
+    if (reason := changed_owner(interpreter.start_paths(spec), spec.path_owners, elsewhere=elsewhere)) is not None:
         raise GmgError(reason, 1)
     interpreter.check_python(spec.python)
     check_script(spec.script_path, spec.module)

@@ -67,32 +67,38 @@ def public_components(*paths: str | Path) -> Iterator[tuple[Path, int | None]]:
 
     The ID is None, and the path the whole one, if such a component is missing, or cannot be determined.
     """
+    yield from ((component, uid) for component, uid, is_public in _owned(*paths) if is_public)
+
+
+def _owned(*paths: str | Path) -> Iterator[tuple[Path, int | None, bool]]:
+    """Yields all components of these paths, like `public_components`, and whether each is in a public folder."""
     for path in paths:
         is_public = False
         try:
             for component, status, _ in components(Path(path)):
-                if is_public:
-                    yield component, status.st_uid
+                yield component, status.st_uid, is_public
                 is_public = is_public_folder(status)
         except OSError as error:
             if is_public or not isinstance(error, MISSING):
-                yield Path(path), None
+                yield Path(path), None, True
 
 
 def path_owners(*paths: str) -> dict[str, int]:
-    """Returns the owners' user IDs of the existing components of these paths in public folders."""
-    return {str(component): uid for component, uid in public_components(*paths) if uid is not None}
+    """Returns the owners' user IDs of the existing components of these paths."""
+    return {str(component): uid for component, uid, _ in _owned(*paths) if uid is not None}
 
 
-def changed_owner(paths: Iterable[str], known: Mapping[str, int]) -> str | None:
+def changed_owner(paths: Iterable[str], known: Mapping[str, int], *, elsewhere: bool = False) -> str | None:
     """Returns the reason why code at `paths` must not run: another than the `known` owner could have replaced it; else None.
 
-    `known` are the results of an earlier `path_owners`.
+    `known` are the results of an earlier `path_owners`. If that was `elsewhere`, on another machine, all components
+    count, not only those in public folders: a folder may be another user's here.
     """
-    for component, uid in public_components(*paths):
+    for component, uid, is_public in _owned(*paths):
         if uid is None:
             return f"{component} is missing, and others could create it: not run"
-        if uid not in (0, os.getuid(), known.get(str(component))):
+        is_new = uid not in (0, os.getuid(), known.get(str(component)))
+        if is_new and (is_public or (elsewhere and uid != ambiguous_id())):
             return f"{component} belongs to {user_name(uid)}, unlike when the session was started: not run; if you trust it, start a new session"
     return None
 

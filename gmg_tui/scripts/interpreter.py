@@ -29,7 +29,7 @@ _PACKAGE_FOLDERS = "lib/python3*/dist-packages", "local/lib/python3*/dist-packag
 _COMPILERS = "quadrants", "gstaichi", "taichi"
 """Genesis' compiler and its earlier names; each version compiles its own kernels."""
 _FIND_GENESIS = "import importlib.util, sys; sys.exit(importlib.util.find_spec('genesis') is None)"
-_LIBRARY_VARIABLES = "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE"
+_LIBRARY_VARIABLES = "LD_LIBRARY_PATH", "LD_AUDIT", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE"
 _PRINT_MAJOR = "import sys; print(sys.version_info[0])"
 _FIND_INSTALLER = """
 import importlib.util as u, os, sysconfig
@@ -67,16 +67,17 @@ def _active_pythons(environ: Mapping[str, str]) -> dict[str, str]:
 
     An environment of another user counts only if it is on PATH: `sudo -E` and `su` keep the variable alone.
     """
-    on_path = {
-        os.path.realpath(folder): folder for folder in environ.get("PATH", "").split(":") if folder.startswith("/")
-    }
+    folders = (folder for folder in environ.get("PATH", "").split(":") if folder.startswith("/"))
+    on_path = dict[str, str]()
+    for folder in folders:
+        on_path.setdefault(os.path.realpath(folder), folder)  # the first one, as for the shell
     found = dict[str, str]()
     for name in filter(environ.get, _ENVIRONMENT_KINDS):
-        folder = Path(environ[name], "bin").absolute()
-        if (spelling := on_path.get(os.path.realpath(folder))) is not None:  # not a link that another user can change
+        own = Path(environ[name], "bin").absolute()
+        if (spelling := on_path.get(os.path.realpath(own))) is not None:  # not a link that another user can change
             found[str(Path(spelling, "python"))] = name
-        elif refusal(folder, ()) is None:
-            found[str(folder / "python")] = name
+        elif refusal(own, ()) is None:
+            found[str(own / "python")] = name
     return found
 
 

@@ -398,6 +398,9 @@ def test_code_in_a_public_folder_is_not_run_again_if_another_user_may_have_repla
     assert changed_owner((str(script),), {}) is None
     os.chown(script, STRANGER, -1)
     assert changed_owner((str(script),), {}) is None, "only this user could have put it there"
+    assert changed_owner((str(script),), {}, elsewhere=True) is not None, (
+        "on another machine it was perhaps this user's"
+    )
     os.chown(script.parent, STRANGER, -1)
     assert f"{script.parent} belongs to nobody" in (changed_owner((str(script),), {}) or "")
     known = path_owners(str(script))

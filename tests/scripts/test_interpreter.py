@@ -263,7 +263,7 @@ def test_another_users_environment_is_used_only_if_it_is_on_path_and_its_owner_i
     (link := tmp_path.with_name("link")).symlink_to(tmp_path)
     for folder in (f"{tmp_path}/bin/", f"{tmp_path}//bin", f"{link}/bin"):
         assert Path(interpreter.default_python(kept | {"PATH": folder})).samefile(python)
-    on_path = {"VIRTUAL_ENV": str(link), "PATH": f"{tmp_path}/bin"}
+    on_path = {"VIRTUAL_ENV": str(link), "PATH": f"{tmp_path}/bin:{link}/bin"}
     assert interpreter.default_python(on_path) == python, "a link is perhaps another user's"
     active = kept | {"PATH": f"/bin:{tmp_path}/bin"}
     assert interpreter.default_python(active) == python

@@ -26,7 +26,7 @@ class AgentLogs:
 
     async def read(self, path: str, offset: int) -> LogChunk:
         """Returns a log's bytes at `offset`, none at its end; marks those before as received. Raises `GmgError`."""
-        if not path.startswith(f"{LOGS}/") or ".." in path:
+        if not path.startswith(f"{LOGS}/") or ".." in path.split("/"):
             raise GmgError(f"{path} is not a log", 1)
         file = self._folder / path
         self._received[file] = offset

@@ -349,6 +349,11 @@ async def test_folders_that_a_script_nests_among_the_logs_do_not_keep_an_agent(t
     finally:
         os.chdir(here)
     assert await AgentLogs(str(tmp_path), shared=False).all_sent()
+    with pytest.raises(GmgError, match="is not a log"):
+        await AgentLogs(str(tmp_path), shared=False).read("logs/../x.log", 0)
+    (tmp_path / "logs").mkdir(exist_ok=True)
+    (tmp_path / "logs/0001-data=..-a.log").write_bytes(b"x")
+    assert (await AgentLogs(str(tmp_path), shared=False).read("logs/0001-data=..-a.log", 0)).data == b"x"
     remove_tree(logs)
 
 

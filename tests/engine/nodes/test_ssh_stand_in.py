@@ -268,7 +268,10 @@ async def test_a_node_loads_no_library_of_another_user(variable: str, hosts: Nod
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
-@pytest.mark.parametrize("variable", ["GS_CACHE_FILE_PATH", "QD_OFFLINE_CACHE_FILE_PATH", "XDG_CACHE_HOME"])
+@pytest.mark.parametrize(
+    "variable",
+    ["GS_CACHE_FILE_PATH", "QD_OFFLINE_CACHE_FILE_PATH", "XDG_CACHE_HOME", "PYTHONPYCACHEPREFIX", "TRITON_CACHE_DIR"],
+)
 def test_no_cache_of_another_user_is_loaded_on_a_node(variable: str, tmp_path: Path) -> None:
     """Genesis unpickles meshes. The first worker makes a cache that others could make."""
     (script := tmp_path / "job.py").touch()
