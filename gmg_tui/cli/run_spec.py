@@ -19,7 +19,7 @@ from gmg_tui.diagnosis.kinds import KINDS
 from gmg_tui.machine.files import open_regular
 from gmg_tui.machine.folders import OpenFolder
 from gmg_tui.machine.gpu.selection import wants_free
-from gmg_tui.machine.ownership import changed_owner, components, is_public_folder, path_owners
+from gmg_tui.machine.ownership import changed_owner, components, is_public_folder, path_owners, user_name
 from gmg_tui.model import AlertAction, DdpSpec, JobRecord, NodesSpec, RestartMode, RunSpec, Session, StartMode, units
 from gmg_tui.model.errors import GmgError, suggest
 from gmg_tui.scripts import interpreter, torchrun
@@ -129,6 +129,9 @@ def _warn_of_public_code(spec: RunSpec) -> None:
         if not spec.module and Path(script).stat().st_mode & stat.S_IWOTH:
             note(f"gmg-tui: {script} can be changed by all users; chmod o-w it")
         *parents, (_, status, _) = components(Path(folder))
+        theirs = [above.st_uid for _, above, _ in parents if is_public_folder(above)]
+        if stranger := next((uid for uid in theirs if uid not in (0, os.geteuid())), None):
+            note(f"gmg-tui: {folder} is in a folder of {user_name(stranger)}, who can replace {spec.script}")
         modes = {parent: above.st_mode for parent, above, _ in parents if stat.S_ISDIR(above.st_mode)}
         open_to_all = [parent for parent, mode in modes.items() if mode & stat.S_IWOTH and not mode & stat.S_ISVTX]
         for parent in open_to_all[:1]:

@@ -186,10 +186,16 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
         return tuple(worker for worker in self.workers if not worker.state.ended)
 
     def after_loss(self, reason: str) -> Self:
-        """Returns the snapshot after the engine's death: workers that had not ended have failed for that `reason`."""
+        """Returns the snapshot after the engine's death: workers that had not ended have failed for that `reason`.
+
+        A queue's slots without a job keep the reason that they were idle.
+        """
         lost = {"state": WorkerState.FAILED, "alerts": (), "stopping": None, "reason": reason}
         lost |= {"cpu_pct": None, "memory_rss_mib": None}
-        workers = tuple(worker if worker.state.ended else replace(worker, **lost) for worker in self.workers)
+        idle = {worker.slot for worker in self.workers if self.queue is not None and worker.job is None}
+        workers = tuple(
+            worker if worker.state.ended or worker.slot in idle else replace(worker, **lost) for worker in self.workers
+        )
         tuning, queue = self.tuning and self.tuning.after_loss(reason), self.queue and self.queue.after_loss()
         return replace(self, workers=workers, tuning=tuning, queue=queue, saved=True)
 

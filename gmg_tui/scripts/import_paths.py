@@ -28,7 +28,7 @@ def import_paths(folder: str, module: str, environ: "Mapping[str, str]") -> "lis
     These are its own, those of `module`, if it is not empty, which is run in `folder`, and those of linked modules, of `.pth`
     files (see Python's module `site`) and of packages in editable mode (PEP 610). Imports nothing.
     """
-    names = "PYTHONHOME", "PYTHONUSERBASE", "PYTHONPATH"
+    names = "PYTHONHOME", "PYTHONUSERBASE", "PYTHONPATH", "PYTHONPYCACHEPREFIX"
     given = chain.from_iterable(environ[name].split(os.pathsep) for name in names if environ.get(name))
     # A virtual environment's folder.
     own = [str(parent) for parent in Path(sys.executable).parents[1:2] if os.path.exists(parent / "pyvenv.cfg")]

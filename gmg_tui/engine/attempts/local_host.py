@@ -321,13 +321,18 @@ class LocalHost:
         saved, disk, until = task.checkpoints, "the disk with the checkpoints", time.monotonic() + _DISK_TIMEOUT_S
         # The ranks of a group all wait, so that they continue from the same one.
         own = tuple(checkpoint for checkpoint in saved if checkpoint.node == node or task.rank is not None)
+        was_away = False
         while True:
             found = await self.await_disk(disk, lambda: newest_intact(saved, self._trust()), report, saved)
-            if not isinstance(found, str):
-                break
-            error = await self.await_disk(disk, lambda: absence(own), report, (absence, own))
+            error = None
+            if isinstance(found, str):
+                error = await self.await_disk(disk, lambda: absence(own), report, (absence, own))
+            if error is None and was_away:  # it may have come back during the first look
+                was_away = False
+                continue
             if error is None or (time.monotonic() > until and isinstance(error, FileNotFoundError)):
                 break
+            was_away = True
             if time.monotonic() > until:
                 raise GmgError(f"its checkpoints cannot be read: {error.strerror}", 1) from error
             report(f"for {disk}")
