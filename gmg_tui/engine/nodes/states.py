@@ -134,7 +134,7 @@ MAX_NODE_BYTES = 4 << 20
 """Size limit of an agent's message about its node, not counting its slots."""
 CURVES_CUTOFF_BYTES = 4 << 20
 """An agent's message omits further curves once those in it exceed this size."""
-MAX_SLOT_BYTES, _MAX_KEPT_BYTES = 4 << 20, 32 << 20
+MAX_SLOT_BYTES, _MAX_KEPT_BYTES = 4 << 20, 256 << 20
 """Size limits of a result or of curves, of which a script may have 1 and 3 MB: on a slot, and over all, which are kept."""
 
 
