@@ -314,7 +314,7 @@ async def test_a_gpu_whose_memory_others_use_does_not_drain_the_queue(sim: Sim, 
         assert (await run.until_done()).failed == 1, "nobody else uses it"
 
 
-def test_a_gpu_is_tried_again_some_time_after_failures_without_proof() -> None:
+def test_a_gpu_is_tried_again_some_time_after_failures_without_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     slots = {name: EngineSlot(Slot(name, Gpu(index, name, "H100")), index, 2) for index, name in enumerate("AB")}
     board = SlotBoard(slots, JobQueue([JobRecord(number, f"job-{number}") for number in range(1, 5)]))
 
@@ -327,10 +327,10 @@ def test_a_gpu_is_tried_again_some_time_after_failures_without_proof() -> None:
     board.judge(slots["B"], ended(1, FINISHED))
     assert board.benched() == {"A": "3 jobs in a row failed there: CUDA error; tried again after 30:00"}
     now = time.monotonic()
-    board.check_gpus(None, now + 1790.0)
-    assert board.benched()
-    board.check_gpus(None, now + 1801.0)
-    assert board.benched() == {}
+    for later_s, is_benched in ((1790.0, True), (1801.0, False)):
+        monkeypatch.setattr(time, "monotonic", lambda later_s=later_s: now + later_s)
+        board.review(())
+        assert bool(board.benched()) is is_benched
 
 
 async def test_a_bug_of_the_script_benches_no_gpu(sim: Sim, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_the_pauses_of_a_slot_that_is_never_ready_double_until_a_job_ends_there_
     assert board.benched() == {"cpu0": "no job can start there: no answer; tried again after 30:00"}
     assert board.stranded
     now += 1800
-    board.check_gpus(None, now)
+    board.review(())
     assert not board.stranded
     board.pause("cpu0", "no answer")
     assert board.stranded, "at once: it was tried again"

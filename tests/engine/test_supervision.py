@@ -373,6 +373,7 @@ async def test_jobs_wait_for_a_script_that_is_gone_for_a_moment(tmp_path: Path, 
         assert (snapshot.queue.finished, snapshot.queue.waiting) == (1, 2)
         script.write_text("")
         queue = await run.until_done()
+        assert {job.last.number for job in (await run.jobs()).values()} == {1}, "what did not start is no attempt"
     assert queue.finished == 3
 
 

@@ -158,12 +158,12 @@ class QueueScheduler:
             was_healthy = end.running_s >= HEALTHY_S
             is_disk = end.failure is not None and end.failure.kind is FailureKind.UNKNOWN  # not its GPU or node
             self.board.pause(worker.slot.name, reason, was_healthy=was_healthy, whole_node=is_disk)
+            unused = {"reserved": 0} if is_disk else {}  # the attempt's number, as it got no process
             hold_s = self.board.hold(run.number, reason, was_healthy=was_healthy)
             if hold_s > _MAX_TRIAL_HOLD_S and self.source is not None:
                 unready = None  # the search need not wait for this slot
-        is_open = self.source is None or not self.source.ended
-        if unready is not None and is_open and not run.stopped:
-            return self._recorder.release(lead, state=waiting, reason=None, ended=None)
+        if unready is not None and not run.stopped and (self.source is None or not self.source.ended):
+            return self._recorder.release(lead, state=waiting, reason=None, ended=None, **unused)
         if self.source is not None and (outcome := self.source.outcome(run)) is not None:
             return self._recorder.release(lead, state=outcome[0], reason=outcome[1])
         stopped, ended_well = run.stopped_worker, lead.state in {WorkerState.STOPPED, WorkerState.FINISHED}
@@ -204,7 +204,7 @@ class QueueScheduler:
 
     def beat(self) -> None:
         """Called every second: checks suspected GPUs, logs benched ones, and measures trials and packing."""
-        self.board.check_witnesses(worker for run in self.runs.values() for worker in run.workers)
+        self.board.review(worker for run in self.runs.values() for worker in run.workers)
         for name, reason in self.board.newly_benched().items():
             self._queue.version += 1
             _log.warning("%s is benched: %s", name, reason)

@@ -185,8 +185,6 @@ class SlotBoard:
         self._nvml_error = nvml_error
         for engine_slot in self.slots.values():
             card, sample = self._card(engine_slot), engine_slot.sample
-            if now >= card.retry_at:
-                card.benched, card.retry_at = None, math.inf
             if sample is None:
                 continue
             fatal = sample.health.fatal if sample.health is not None else None
@@ -228,8 +226,11 @@ class SlotBoard:
         if any(other is not None and _has_computed(other, far_s) for other in others):
             self.pause(engine_slot.slot.name, f"{card.early_failures} jobs in a row failed early there")
 
-    def check_witnesses(self, workers: Iterable[Worker]) -> None:
-        """Benches a suspected GPU once one of its failed jobs computes on another."""
+    def review(self, workers: Iterable[Worker]) -> None:
+        """Benches a suspected GPU once one of its failed jobs computes on another; enables others again in time."""
+        for card in self._cards.values():
+            if time.monotonic() >= card.retry_at:
+                card.benched, card.retry_at = None, math.inf
         for worker in workers:
             job = worker.task.job or 0
             if job in self._witnesses and _has_computed(worker):
