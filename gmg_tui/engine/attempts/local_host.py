@@ -226,7 +226,7 @@ class LocalHost:
         values = {**values_for(slot, task.index, task.count, gpu_index), **task.values}
         args, env = tuple(fill(arg, values) for arg in task.args), task.env
         extra = {name: fill(value, values) for name, value in env.items()}
-        checkpoint, not_continued = await self._find_checkpoint(task, slot.node, report)
+        checkpoint, not_continued = await self._find_checkpoint(task, report)
         if checkpoint is not None:
             task = replace(task, checkpoints=relocate(task.checkpoints, checkpoint))
             resume_values = {**values, **checkpoint_values(Path(checkpoint.path))}
@@ -310,23 +310,21 @@ class LocalHost:
         sharers = sum(not cores.isdisjoint(near) for near in self._cores_near_gpus.values())
         return min(threads, thread_share(len(cores), sharers))
 
-    async def _find_checkpoint(self, task: Task, node: str, report: Report) -> tuple[Checkpoint | None, str | None]:
+    async def _find_checkpoint(self, task: Task, report: Report) -> tuple[Checkpoint | None, str | None]:
         """Returns the checkpoint to continue from, or the reason that none can be used; (None, None) if none exists.
 
-        Waits while all that were saved on this node are away: from the start, the script would overwrite them once they are back.
+        Waits while all are away: from the start, the script would overwrite them once they are back.
         Raises `GmgError` if they cannot be read.
         """
         if not task.resume_args or not task.checkpoints:
             return None, None
         saved, disk, until = task.checkpoints, "the disk with the checkpoints", time.monotonic() + _DISK_TIMEOUT_S
-        # The ranks of a group all wait, so that they continue from the same one.
-        own = tuple(checkpoint for checkpoint in saved if checkpoint.node == node or task.rank is not None)
         was_away = False
         while True:
             found = await self.await_disk(disk, lambda: newest_intact(saved, self._trust()), report, saved)
             error = None
             if isinstance(found, str):
-                error = await self.await_disk(disk, lambda: absence(own), report, (absence, own))
+                error = await self.await_disk(disk, lambda: absence(saved), report, (absence, saved))
             if error is None and was_away:  # it may have come back during the first look
                 was_away = False
                 continue
