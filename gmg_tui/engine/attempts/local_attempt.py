@@ -138,10 +138,10 @@ class LocalAttempt:
         rendezvous = await self._worker.rendezvous() if self.task.rank is not None else None
         if rendezvous is None and self.task.rank is not None:
             return None
+        launch = await self._host.prepare(self.slot, self.task, rendezvous, report)
         self._counts = asyncio.ensure_future(self._host.make_counts(report))
         await asyncio.shield(self._counts)
-        await self._worker.reserve(self.task.attempt_number(rendezvous))
-        launch = await self._host.prepare(self.slot, self.task, rendezvous, report)
+        await self._worker.reserve(launch.number)
         return launch._replace(memory_warning=warning)
 
     async def _run(self, launch: Launch) -> Outcome:

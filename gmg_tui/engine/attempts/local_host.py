@@ -274,7 +274,7 @@ class LocalHost:
             "the disk with the session's state", lambda: self.script_times.history(templates), report, templates
         )
         disk, libraries, owners = "the disk with the script", library_paths(extra), task.library_owners
-        # After all that may wait: meanwhile, another user may have made a folder anew that was removed.
+        # After all long waits: meanwhile, another user may have made a folder anew that was removed.
         await self.await_disk(disk, lambda: check_code(self.spec, extra, owners), report, libraries)
         module, script = (("-m",) if self.spec.module else ()), self.spec.script
         if script.startswith("-") and not module:
