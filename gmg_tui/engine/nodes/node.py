@@ -172,13 +172,10 @@ class Node:
         """Begins to use a connected agent. Raises `GmgError` if it cannot be used."""
         session, previous = sanitize(client.welcome.session, states.MAX_NODE_BYTES), self.session
         states.check_slots(session.slots, self.name, self.spec)
-        client.max_bytes, client.max_answer_bytes = (
-            states.MAX_NODE_BYTES + states.MAX_SLOT_BYTES,
-            states.MAX_ANSWER_BYTES,
-        )
-        client.max_report_bytes = min(
-            states.MAX_NODE_BYTES + states.MAX_SLOT_BYTES * len(session.slots), MAX_REPORT_BYTES
-        )
+        client.max_bytes = states.MAX_NODE_BYTES + states.MAX_SLOT_BYTES
+        client.max_answer_bytes = states.MAX_ANSWER_BYTES
+        slots_bytes = states.MAX_SLOT_BYTES * len(session.slots)
+        client.max_report_bytes = min(states.MAX_NODE_BYTES + slots_bytes, MAX_REPORT_BYTES)
         if self.expected is not None and states.slot_kinds(session.slots) != self.expected:
             self.gone = "its slots differ from the first node's, so it cannot join"
             raise GmgError(self.gone, 1)
