@@ -306,7 +306,8 @@ def restore_queue(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, 
         job for job in jobs if not job.state.ended and (job.state is not WorkerState.WAITING or job.reason == _KILLED)
     )
     queue.left = {job.number: job.slots or (job.slot or "",) for job in left}
-    queue.left_at = last_snapshot.time if last_snapshot is not None else time.time()  # it was killed at its start
+    written = [row.time for row in metrics.values()] + ([last_snapshot.time] if last_snapshot is not None else [])
+    queue.left_at = max(written, default=time.time())  # without any, it was killed at its start
     return queue
 
 

@@ -101,6 +101,31 @@ async def test_a_port_that_is_taken_for_a_while_ends_no_run_that_has_worked() ->
     policy.cancel()
 
 
+async def test_a_disk_that_is_away_uses_up_no_restarts_of_a_run_that_has_worked(tmp_path: Path) -> None:
+    script, kept = tmp_path / "train.py", tmp_path / "kept.py"
+    script.write_text('import time\nprint("Running at 1.00 FPS.", flush=True)\ntime.sleep(600)\n')
+    async with running(spec_for(script=str(script), restart=RestartMode.FAILURE, max_restarts=1)) as run:
+        await run.until(lambda _: run.worker("cpu0").newest.had_progress)
+        script.rename(kept)
+        os.kill(run.worker("cpu0").pid or 0, signal.SIGKILL)
+        await run.until(lambda _: "is missing" in (run.worker("cpu0").reason or ""))
+        kept.rename(script)
+        await run.until(lambda _: run.worker("cpu0").newest.had_progress and run.worker("cpu0").state.live)
+
+
+async def test_a_run_that_cannot_start_ends_after_its_restarts_or_an_hour() -> None:
+    missing = Failure(FailureKind.UNKNOWN, "train.py is missing", "")
+    for has_worked, tries in ((False, 3), (True, 60)):
+        policy = RestartPolicy(spec_for(restart=RestartMode.FAILURE, max_restarts=3))
+        await policy.wait_until_due()
+        if has_worked:
+            policy.schedule(_FAILURE, had_progress=True, running_s=HEALTHY_S)
+        for number in range(tries + 1):
+            policy.cancel_backoff()
+            policy.schedule(missing, had_progress=False, running_s=0.0, is_unready=True)
+            assert policy.pending == (number < tries), number
+
+
 async def test_a_failure_after_minutes_of_work_is_no_failed_start() -> None:
     policy = RestartPolicy(spec_for(restart=RestartMode.STARTUP))
     await policy.wait_until_due()

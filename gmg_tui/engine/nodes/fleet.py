@@ -47,6 +47,8 @@ _MAX_PEERS = 3
 _END_GRACE_S = 20.0
 """Time limit for an agent to end, in addition to its workers' timeouts."""
 _CHECK_INTERVAL_S = 1.0
+_GIVE_UP_S = 3600.0
+"""Time limit for all awaited nodes together to be back."""
 
 
 class Fleet:
@@ -55,7 +57,7 @@ class Fleet:
     Attributes:
         session_id: ID of this engine, by which agents recognise it.
         changed: Called when the display must change.
-        on_all_gone: Called with the reason once every node is gone for good.
+        on_all_gone: Called with the reason once every awaited node is gone for good, or lost for an hour.
         on_output: Called when the ring buffers have new lines.
     """
 
@@ -207,6 +209,26 @@ class Fleet:
             for node in self._nodes.values():
                 node.check(now, delayed_s=now - checked_at - _CHECK_INTERVAL_S)
             checked_at = now
+            self._check_any_left(now)
+
+    def _check_any_left(self, now: float) -> None:
+        """Reports once that no node is left: none of those that the session waits for has answered for an hour."""
+        is_queue = self.spec.sweep is not None
+        awaited = {
+            slot.slot.node
+            for slot in self._slots.values()
+            if (not slot.drained if is_queue else slot.worker is not None and not slot.worker.state.ended)
+        }
+        nodes = self._nodes.values()
+        away = [
+            node
+            for node in nodes
+            if node.gone or node.session is None or (node.view(now).silent_s or 0.0) >= _GIVE_UP_S
+        ]
+        are_awaited_away = bool(awaited) and awaited <= {node.name for node in away}
+        if self._slots and not self._are_all_gone and (are_awaited_away or all(node.gone for node in nodes)):
+            self._are_all_gone = True
+            self.on_all_gone(f"no node is left: {away[0].gone or f'{away[0].name} {away[0].unavailable}'}")
 
     def left_s(self, slots: Iterable[str], left_at: float) -> float:
         """Returns the seconds for which a job may still run on these slots, where an engine left it at a Unix time.
@@ -228,9 +250,6 @@ class Fleet:
             reason = node.unavailable
             missing_reason = node.missing_reason(engine_slot.slot.name)
             engine_slot.away = f"{node.name} {reason}" if reason is not None else missing_reason
-        if not self._are_all_gone and self._slots and all(node.gone is not None for node in self._nodes.values()):
-            self._are_all_gone = True
-            self.on_all_gone(f"no node is left: {next(iter(self._nodes.values())).gone}")
         self.changed()
 
     # Lines of output

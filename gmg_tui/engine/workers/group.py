@@ -207,17 +207,18 @@ class Group:
         attempt, outcomes = self._attempt, self._attempt.outcomes.values()
         failure = attempt.cause[1] if attempt.cause is not None else None
         by_user = any(outcome.by_user for outcome in outcomes)
+        is_unready = any(outcome.unready is not None for outcome in outcomes)
         is_port_taken = failure is not None and failure.kind is FailureKind.PORT
         self._port_conflicts = self._port_conflicts + 1 if is_port_taken else 0
         if is_port_taken and self._port_conflicts < _MAX_PORT_CONFLICTS and not by_user:
             _log.info("%s: its port was taken; trying another", self.id)
             self.policy.retry()
-        elif self._task.job is not None and any(outcome.unready is not None for outcome in outcomes):
+        elif self._task.job is not None and is_unready:
             _log.info("%s: no attempt follows: a rank could not be prepared", self.id)
         elif not by_user:
             had_progress = any(outcome.had_progress for outcome in outcomes)
             running_s = max(outcome.running_s for outcome in outcomes)
-            self.policy.schedule(failure, had_progress=had_progress, running_s=running_s)
+            self.policy.schedule(failure, had_progress=had_progress, running_s=running_s, is_unready=is_unready)
 
     def _other_ranks(self, ranks: Iterable[int]) -> list[int]:
         return sorted(set(range(len(self.slots))).difference(ranks))

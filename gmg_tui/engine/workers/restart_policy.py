@@ -9,6 +9,8 @@ from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
 
 _MIN_BACKOFF_S = 2.0
 _MAX_BACKOFF_S = 60.0
+_MAX_LOSSES = 60
+"""Maximum number of consecutive attempts that are lost with their nodes or cannot start: about an hour."""
 _JITTER_SHARE = 0.25
 """Random share of the back-off: workers that raced each other should not restart at the same moment."""
 HEALTHY_S = 300.0
@@ -31,7 +33,7 @@ class RestartPolicy:
         self._restarts = 0
         """Automatic restarts since the last healthy attempt."""
         self._losses = 0
-        """Attempts lost with their nodes since the last healthy attempt."""
+        """Attempts that were lost with their nodes, or could not start, since the last healthy attempt."""
         self._has_worked = False
         """True if an attempt has had progress since the user's last request."""
         self._is_stopped = False
@@ -85,28 +87,30 @@ class RestartPolicy:
         self._due.set()
         return True
 
-    def schedule(self, failure: Failure | None, *, had_progress: bool, running_s: float) -> None:
+    def schedule(
+        self, failure: Failure | None, *, had_progress: bool, running_s: float, is_unready: bool = False
+    ) -> None:
         """Schedules another attempt, if `--restart` asks for one.
 
-        The last attempt failed with `failure`, or finished (None), after `running_s` in its running phase.
+        The last attempt failed with `failure`, or finished (None), after `running_s` in its running phase; if it
+        `is_unready`, it could not even start, as while a disk is away.
         """
         if running_s >= HEALTHY_S:
             self._restarts, had_progress = 0, True
         self._has_worked |= had_progress
         spec, kind = self._spec, failure.kind if failure is not None else None
-        is_allowed = self._restarts < spec.max_restarts
-        if (
-            is_allowed
-            and wants_restart(spec.restart, kind, had_progress=had_progress, has_worked=self._has_worked)
-            and self._back_off(self._restarts)
-        ):
+        if not wants_restart(spec.restart, kind, had_progress=had_progress, has_worked=self._has_worked):
+            return
+        if is_unready and self._has_worked:
+            self.schedule_lost(running_s=running_s)
+        elif self._restarts < spec.max_restarts and self._back_off(self._restarts):
             self._restarts += 1
 
     def schedule_lost(self, *, running_s: float) -> None:
-        """Schedules another attempt after one that was lost with its node; it does not count as a restart."""
+        """Schedules another attempt after one that was lost with its node or could not start; it is not a restart."""
         if running_s >= HEALTHY_S:
             self._losses = 0
-        if self._back_off(self._losses):
+        if self._losses < _MAX_LOSSES and self._back_off(self._losses):
             self._losses += 1
 
     def _back_off(self, restarts: int) -> bool:

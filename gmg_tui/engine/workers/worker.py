@@ -132,7 +132,8 @@ class Worker:
         # A job that could not be prepared returns to its queue.
         elif not outcome.by_user and not (outcome.unready is not None and self.task.job is not None):
             failure = None if outcome.crashed_at_exit else outcome.failure
-            self.policy.schedule(failure, had_progress=outcome.had_progress, running_s=outcome.running_s)
+            had_progress, running_s, is_unready = outcome.had_progress, outcome.running_s, outcome.unready is not None
+            self.policy.schedule(failure, had_progress=had_progress, running_s=running_s, is_unready=is_unready)
 
     def _final_state(self, outcome: Outcome) -> tuple[WorkerState, str | None]:
         """Returns the final state of an attempt with this outcome, and the reason, if any."""

@@ -18,7 +18,7 @@ from gmg_tui.engine.nodes.remote_attempt import RemoteAttempt
 from gmg_tui.engine.nodes.states import AttemptReport
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.model import NO_ATTEMPT, DdpSpec, NodesSpec, Slot, WorkerState
+from gmg_tui.model import NO_ATTEMPT, DdpSpec, NodesSpec, Session, Slot, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session.protocol import Action
 from gmg_tui.session.store import reader
@@ -155,6 +155,28 @@ async def test_a_job_left_on_a_node_that_is_no_longer_used_is_held_back() -> Non
     assert 0 < fleet.left_s(["n9/cpu0"], now - 5) < fleet.left_s(["n9/cpu0"], now)
     assert fleet.left_s(["cpu0"], now) == 0
     assert fleet.left_s(["n9/cpu0"], now - 1000) == 0
+
+
+@pytest.mark.parametrize(("is_sweep", "is_left"), [(False, False), (True, True)], ids=["run", "sweep"])
+async def test_a_session_ends_once_all_that_it_waits_for_has_not_answered_for_an_hour(
+    is_sweep: bool, is_left: bool
+) -> None:
+    """A worker that has finished needs no node; a slot of a queue with waiting jobs does."""
+    spec = sweep_on_nodes([{}], program()) if is_sweep else on_nodes()
+    fleet, ends, now = Fleet(spec, NodesSpec("local:2")), list[str](), time.monotonic()
+    fleet.on_all_gone = ends.append
+    for name, state, silent_s in (("n1", WorkerState.FINISHED, 0.0), ("n2", WorkerState.RESTARTING, 3590.0)):
+        node = fleet._nodes[name] = Node(name, spec, Local("2"), lambda: None, lambda _: None)
+        slot = Slot(f"{name}/cpu0", node=name)
+        node.session, node._received_at = Session(spec, (slot,), 0, 0.0, ""), now - silent_s
+        fleet._slots = {**fleet._slots, slot.name: EngineSlot(slot, 0, 2)}
+        fleet._slots[slot.name].worker = MagicMock(state=state)
+    for later_s in (0.0, 20.0, 40.0):
+        fleet._nodes["n1"]._received_at = now + later_s
+        fleet._nodes["n2"].check(now + later_s, delayed_s=0.0)
+        fleet._check_any_left(now + later_s)
+        assert len(ends) == (0 if is_left or not later_s else 1), later_s
+    assert all(text.startswith("no node is left: n2 lost since ") for text in ends)
 
 
 _FEWER = """
