@@ -138,7 +138,7 @@ def test_a_job_that_fits_nowhere_waits_and_lets_others_pass() -> None:
     assert board.next() == Allotment(), "20,000 MiB of the free 48,000 are for job 2"
     board.update()
     lack = "58.6 GiB, as before, but only 27.3 GiB is free"
-    assert board.slots["a-2"].idle_reason == f"job 1 needs {lack}"
+    assert board.slots["a-2"].idle_reason == f"job 1 waits for memory: it needs {lack}"
     assert board.wait_reason(1) == f"for memory: it needs {lack}"
     assert board.wait_reason(2) is None
 
@@ -154,7 +154,7 @@ def test_reasons_to_wait_are_those_of_the_slots_that_a_job_may_use() -> None:
     board.use("b", used=False)
     board.update()
     lack = "58.6 GiB, as before, but only 46.9 GiB is free"
-    assert board.slots["a-1"].idle_reason == f"job 2 needs {lack}"
+    assert board.slots["a-1"].idle_reason == f"job 2 waits for memory: it needs {lack}"
     assert board.wait_reason(2) == f"for memory: it needs {lack}", "the GPU that is not used has room"
     board.use("b", used=True)
     board.queue.occupy(2)

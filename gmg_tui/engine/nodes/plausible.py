@@ -21,6 +21,7 @@ from gmg_tui.engine.nodes.states import MAX_ANSWER_BYTES, decode
 from gmg_tui.machine.gpu.nvml_metrics import THROTTLE_REASONS
 from gmg_tui.model import GpuSample, Point
 from gmg_tui.model.errors import GmgError
+from gmg_tui.model.text import one_line
 from gmg_tui.scripts.probe.counts import MAX_ENVIRONMENTS, MAX_RATE
 from gmg_tui.scripts.probe.site.gmg_reports import MAX_NAME_BYTES
 
@@ -35,6 +36,7 @@ _UNCHECKED_FIELDS = frozenset({"spec", "result", "args", "given", "env", "extra_
 """Fields that may have any value: the session's own options, command lines, and results of scripts."""
 _MAX_TEXT_CHARS = 8192
 """Length limit of other texts, as of a line of output: clients get those of many jobs at once."""
+_LINE_FIELDS = frozenset({"reason", "advice"})
 _CHECKPOINT_PATH = re.compile(r"/(?!(?:[^\0]*/)?\.\.?(?:/|\Z))[^\0]{0,1023}")
 """Valid checkpoint paths, without `..`: they become arguments of scripts, perhaps on other nodes."""
 _MAX_CHECKPOINT_BYTES = 1200
@@ -99,7 +101,8 @@ def sanitize(message: _T, max_bytes: int = MAX_ANSWER_BYTES) -> _T:
 
 def _sanitize_value(name: str, value: Any, now: float) -> Any:
     if type(value) is str:
-        return value if len(value) <= _MAX_TEXT_CHARS else value[:_MAX_TEXT_CHARS]
+        text = value if len(value) <= _MAX_TEXT_CHARS else value[:_MAX_TEXT_CHARS]
+        return one_line(text) if name in _LINE_FIELDS else text
     if type(value) is float or type(value) is int:
         low, high = _range_of(name)
         if low <= value <= high and not (low == 0.0 < value < _MIN_AMOUNT):

@@ -366,8 +366,8 @@ class SlotBoard:
         if reserved.missing and name in reserved.slots:
             return f"reserved for job {reserved.job}, which needs {units.count(reserved.missing, 'more slot')}"
         first = next(job for job in self.queue.next_jobs() if job.only in (None, name))
-        if (short := self._shortage(first, name)) is not None:
-            return f"job {first.number} needs {short}"
+        if (waits := self.wait_reason(first.number)) is not None:
+            return f"job {first.number} waits {waits}"
         return f"the waiting jobs need {units.count(min(widths), 'slot')} at once"
 
     def wait_reason(self, number: int) -> str | None:

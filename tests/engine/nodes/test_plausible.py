@@ -92,6 +92,10 @@ def test_a_checkpoint_is_limited_in_bytes_and_does_not_go_up(path: str, progress
     assert bool(sanitize(attempt).checkpoints) is is_kept
 
 
+def test_a_reason_is_one_line() -> None:
+    assert sanitize(Worker("", 0, WorkerState.FAILED, reason="disk\nfull\x1b[2J")).reason == "disk·full"
+
+
 def test_only_known_reasons_of_throttling_are_kept() -> None:
     """They are labels in Prometheus, and each makes a new time series."""
     known, *_ = THROTTLE_REASONS
