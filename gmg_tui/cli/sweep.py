@@ -198,7 +198,8 @@ def _session_settings(spec: RunSpec, jobs: Sequence[JobRecord]) -> Settings:
     shared = {key: value for key, value in first.values.items() if all(job.values.get(key) == value for job in others)}
     ranks: int | str | None = first.world_size
     if any(job.world_size != ranks for job in others):
-        ranks = next(f"{{{key}}}" for key in first.values if all(job.values[key] == job.world_size for job in jobs))
+        named = (key for key in first.values if all(job.values.get(key) == job.world_size for job in jobs))
+        ranks = next((f"{{{key}}}" for key in named), ranks)
     return Settings(args=spec.args, env=dict(spec.env), ddp=ranks, defaults=shared)
 
 

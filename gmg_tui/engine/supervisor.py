@@ -160,7 +160,8 @@ class Supervisor:
         """Checks groups and jobs; called once a second."""
         for group in self._groups:
             group.check(time.monotonic())
-        self.scheduler.beat()
+        if self.queue is not None:
+            self.queue.beat()
 
     def elapsed_s(self, now: float) -> float:
         """Returns the total seconds of work; `now` is monotonic seconds."""

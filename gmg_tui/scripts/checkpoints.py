@@ -1,5 +1,6 @@
 """Checkpoints: the files that a script has saved, and the choice of one to continue from."""
 
+import errno
 import math
 import os
 import socket
@@ -31,6 +32,9 @@ from gmg_tui.model.curves import is_training_loss
 
 _MAX_SEARCH_S = 5.0
 """Seconds to search for a renamed file, among any number of other users' files."""
+_DISK_ERRORS = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH}
+_KERNEL_FOLDERS = {"proc", "sys"}
+"""Folders below the root where no script saves."""
 _MAX_SKEW_S = 600.0
 """Difference allowed between the clocks of a node and of a disk."""
 
@@ -154,11 +158,12 @@ def newest_intact(checkpoints: Sequence[Checkpoint], trust: Trust) -> Checkpoint
 def absence(checkpoints: Iterable[Checkpoint]) -> OSError | None:
     """Returns why no checkpoint can be read, as while a disk is away; None if one can, or if a script removed its file.
 
-    A `FileNotFoundError` stands for a missing folder.
+    Prefers an error of a disk (see `is_disk_error`). Does not count what another user has put in a folder's place.
     """
     errors = list[OSError]()
-    for checkpoint in checkpoints:
-        path = Path(checkpoint.path)
+    for path in (Path(checkpoint.path) for checkpoint in checkpoints):
+        if path.parts[1] in _KERNEL_FOLDERS or _is_of_another_user(path):
+            continue
         try:
             path.parent.stat()
             if stat.S_ISREG(path.stat().st_mode):
@@ -169,8 +174,27 @@ def absence(checkpoints: Iterable[Checkpoint]) -> OSError | None:
             if not isinstance(error, FileNotFoundError) or error.filename != str(path):
                 continue
         return None
-    unreadable = (error for error in errors if not isinstance(error, FileNotFoundError))
-    return next(unreadable, next(iter(errors), None))
+    return next(filter(is_disk_error, errors), next(iter(errors), None))
+
+
+def is_disk_error(error: OSError) -> bool:
+    """True if a disk does not work; a script, or a node that claims a checkpoint, can bring about the other errors."""
+    return error.errno in _DISK_ERRORS
+
+
+def _is_of_another_user(path: Path) -> bool:
+    """True if another user has put it into a folder of all users, as in place of what a script removed there."""
+    is_public = False
+    try:
+        for _, status, _ in components(path):
+            if is_public and status.st_uid not in {os.getuid(), 0}:
+                return True
+            is_public = is_public_folder(status)
+    except PermissionError:
+        return is_public  # not even the owner can be seen, as in another user's FUSE file system
+    except OSError:
+        pass
+    return False
 
 
 def relocate(checkpoints: Iterable[Checkpoint], found: Checkpoint) -> tuple[Checkpoint, ...]:

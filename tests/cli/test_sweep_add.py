@@ -4,6 +4,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from gmg_tui import session as sessions
 from gmg_tui.cli.attach import await_end
@@ -63,6 +64,13 @@ def test_added_jobs_run_with_the_values_that_all_others_share(begun: Path, tmp_p
 def test_a_sweep_whose_jobs_all_have_arguments_of_their_own_has_defaults() -> None:
     jobs = [JobRecord(number, f"job-{number}", {"lr": number, "wd": 3}, args=("--x",)) for number in (1, 2)]
     assert _session_settings(spec_for("--lr", "{lr}"), jobs).defaults == {"wd": 3}
+
+
+def test_jobs_with_different_ranks_and_values_have_the_ranks_that_a_value_names_or_those_of_the_first() -> None:
+    first = JobRecord(1, "job-1", {"note": 1, "ranks": 1}, world_size=1)
+    jobs = [first, JobRecord(2, "job-2", {"ranks": 2}, world_size=2)]
+    assert _session_settings(spec_for(), jobs).ddp == "{ranks}"
+    assert _session_settings(spec_for(), [structs.replace(job, values={"a": 9}) for job in jobs]).ddp == 1
 
 
 @pytest.mark.parametrize(

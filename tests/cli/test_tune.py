@@ -92,6 +92,7 @@ def test_the_memory_limit_is_found_and_avoided(sim: Sim, tmp_path: Path) -> None
         ((WORKER, "-B", "{n_envs}", "--edge", "1"), "CUDA out of memory"),
         (("--trial-time", "3s", "--metric", "samples", WORKER, "-B", "{n_envs}"), "without a number called 'samples'"),
         (("--metric", "samples", "text.py", "{n_envs}"), "samples is '12 a second', which is not a number"),
+        (("--trial-time", "3s", "--metric", "reward", "punished.py", "{n_envs}"), "the metric was negative"),
         (("--metric", "reward", "diverged.py", "{n_envs}"), "reward is nan: the run has diverged"),
     ],
 )
@@ -99,6 +100,12 @@ def test_a_script_that_cannot_be_tuned_fails_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], reason: str
 ) -> None:
     (tmp_path / "text.py").write_text("""print('gmg:result {"samples": "12 a second"}')""")
+    (tmp_path / "punished.py").write_text("""
+import time
+while True:
+    print("Mean reward: -6", flush=True)
+    time.sleep(0.2)
+""")
     (tmp_path / "diverged.py").write_text("""print('Mean reward: 6'); print('Mean reward: nan')""")
     monkeypatch.chdir(tmp_path)
     done = tune("--cpu", "1", *words)

@@ -124,6 +124,16 @@ async def test_a_run_that_cannot_start_ends_after_its_restarts_or_an_hour() -> N
             policy.cancel_backoff()
             policy.schedule(missing, had_progress=False, running_s=0.0, is_unready=True)
             assert policy.pending == (number < tries), number
+        if has_worked:
+            policy.request()
+            await policy.wait_until_due()
+            policy.schedule(_FAILURE, had_progress=True, running_s=1.0)
+            policy.cancel_backoff()
+            policy.schedule(missing, had_progress=False, running_s=0.0, is_unready=True)
+            assert policy.pending, "the user restarted it"
+            policy.schedule(_FAILURE, had_progress=True, running_s=HEALTHY_S)
+            assert policy._losses == 0
+            policy.cancel()
 
 
 async def test_a_failure_after_minutes_of_work_is_no_failed_start() -> None:

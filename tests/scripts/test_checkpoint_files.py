@@ -22,7 +22,7 @@ from gmg_tui.model import (
     merge_checkpoints,
 )
 from gmg_tui.model.attempt import MAX_CHECKPOINTS, add_checkpoints
-from gmg_tui.scripts.checkpoints import Trust, absence, before_nan, newest_intact, without
+from gmg_tui.scripts.checkpoints import Trust, absence, before_nan, is_disk_error, newest_intact, without
 
 _TRUST = Trust()
 
@@ -412,3 +412,42 @@ def test_checkpoints_absence_unless_their_folder_shows_that_they_were_removed(tm
         assert (error and error.errno) == number
     assert absence([Checkpoint(str(path), 1.0) for path in (unmounted, removed)]) is None
     assert absence(()) is None
+
+
+def test_only_a_disk_that_does_not_work_keeps_a_job_from_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script or a node's agent can bring about all other errors, which benched the slots of other jobs."""
+    (tmp_path / "file").touch()
+    (broken := tmp_path / "broken.pt").touch()
+    claims = [Checkpoint(str(path), 1.0) for path in (tmp_path / "file" / "x.pt", broken)]
+    assert absence([Checkpoint("/proc/self/mem", 1.0)]) is None
+    error = absence(claims[:1])
+    assert error is not None
+    assert not is_disk_error(error)
+
+    def fail(path: Path, flags: int) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    monkeypatch.setattr(os, "open", fail)
+    error = absence(claims)
+    assert error is not None
+    assert is_disk_error(error)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+@pytest.mark.parametrize("is_readable", [False, True])
+def test_what_another_user_puts_in_place_of_a_removed_checkpoint_does_not_count(
+    visible: Path, *, is_readable: bool
+) -> None:
+    """Nobody could continue for it, or nobody would wait for a disk that is away."""
+    visible.chmod(0o1777)
+    theirs, away = visible / "removed" / "model.pt", visible / "own" / "disk" / "model.pt"
+    theirs.parent.mkdir()
+    away.parent.parent.mkdir()
+    theirs.write_text("x") if is_readable else theirs.symlink_to(theirs)
+    os.chown(theirs.parent, 1, 1)
+    assert absence([Checkpoint(str(theirs), 1.0)]) is None
+    error = absence([Checkpoint(str(path), 1.0) for path in (theirs, away)])
+    assert error is not None
+    assert (error.errno, error.filename) == (errno.ENOENT, str(away.parent))

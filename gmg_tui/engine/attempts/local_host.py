@@ -35,7 +35,7 @@ from gmg_tui.machine.processes import Scans
 from gmg_tui.model import Checkpoint, Gpu, Session, Slot
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import probe, torchrun
-from gmg_tui.scripts.checkpoints import Trust, absence, newest_intact, relocate
+from gmg_tui.scripts.checkpoints import Trust, absence, is_disk_error, newest_intact, relocate
 from gmg_tui.scripts.genesis import caches
 from gmg_tui.scripts.genesis.caches import PhaseTimes, ScriptTimes
 from gmg_tui.scripts.genesis.environ import Environment, thread_share, worker_environment
@@ -313,8 +313,8 @@ class LocalHost:
     async def _find_checkpoint(self, task: Task, report: Report) -> tuple[Checkpoint | None, str | None]:
         """Returns the checkpoint to continue from, or the reason that none can be used; (None, None) if none exists.
 
-        Waits while all are away: from the start, the script would overwrite them once they are back.
-        Raises `GmgError` if they cannot be read.
+        Waits a while if all are away: from the start, the script would overwrite them once they are back.
+        Raises `GmgError` if their disk does not work.
         """
         if not task.resume_args or not task.checkpoints:
             return None, None
@@ -328,7 +328,7 @@ class LocalHost:
             if error is None and was_away:  # it may have come back during the first look
                 was_away = False
                 continue
-            if error is None or (time.monotonic() > until and isinstance(error, FileNotFoundError)):
+            if error is None or (time.monotonic() > until and not is_disk_error(error)):
                 break
             was_away = True
             if time.monotonic() > until:

@@ -248,9 +248,6 @@ class Agent:
         """Raises `GmgError`, like `restart`."""
         self.restart(slot)
 
-    def beat(self) -> None:
-        """Does nothing: the session's engine checks jobs."""
-
     def stop(self, slot: str, *, kill: bool) -> None:
         """Stops the slot's worker."""
         if slot in self._assigned:

@@ -220,11 +220,7 @@ class Fleet:
             if (not slot.drained if is_queue else slot.worker is not None and not slot.worker.state.ended)
         }
         nodes = self._nodes.values()
-        away = [
-            node
-            for node in nodes
-            if node.gone or node.session is None or (node.view(now).silent_s or 0.0) >= _GIVE_UP_S
-        ]
+        away = [node for node in nodes if node.gone or now - node.received_at >= _GIVE_UP_S]
         are_awaited_away = bool(awaited) and awaited <= {node.name for node in away}
         if self._slots and not self._are_all_gone and (are_awaited_away or all(node.gone for node in nodes)):
             self._are_all_gone = True

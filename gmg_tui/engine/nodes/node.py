@@ -53,6 +53,7 @@ class Node:
         snapshot: The agent's last snapshot, without workers.
         expected: The slots that the node must have, as returned by `slot_kinds`; None for any.
         machine: ID of the machine or container; empty if unknown.
+        received_at: Monotonic time of its last message; of the start before the first.
         lost_since: Unix time of the node's loss; None while it is not lost.
         gone: The reason the node will not return; None while it may.
         is_overdue: True if the node has not reported the end of an attempt in time.
@@ -89,7 +90,7 @@ class Node:
         self._client: EngineClient | None = None
         self._connected = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._received_at = time.monotonic()
+        self.received_at = time.monotonic()
         self._trouble: str | None = None
         self._unsent: set[str] = set()
         """Slots whose assignments the agent has not confirmed."""
@@ -183,7 +184,7 @@ class Node:
         self.session, self._client = session, client
         self._copies_logs = session.spec.agent is not None and not session.spec.agent.logs
         self._trouble = self.lost_since = None
-        self._received_at = time.monotonic()
+        self.received_at = time.monotonic()
         client.on_report = self._apply_report
         self._unsent = {slot.name for slot in session.slots}
         self.available.set()
@@ -206,7 +207,7 @@ class Node:
         sending = asyncio.create_task(self._send(client))
         try:
             async for event in client.events():
-                self._received_at = time.monotonic()
+                self.received_at = time.monotonic()
                 match event:
                     case Update(snapshot=snapshot):
                         self.snapshot = sanitize(snapshot, states.MAX_NODE_BYTES)
@@ -321,10 +322,10 @@ class Node:
     def check(self, now: float, *, delayed_s: float) -> None:
         """Marks a silent node as lost; reconnects if it is silent or does not read. This check is `delayed_s` late."""
         if delayed_s >= self._late_s:  # this engine was suspended, so messages are unread
-            self._received_at = now
-        silent_s = now - self._received_at
+            self.received_at = now
+        silent_s = now - self.received_at
         if silent_s >= self._lost_after_s and self.unavailable is None and not self._ending.is_set():
-            self.lost_since = clock.unix(self._received_at)
+            self.lost_since = clock.unix(self.received_at)
             self._mark_lost(f"it has been silent for {units.span(silent_s)}")
         elif self._client is None or self._client.unread_bytes <= _MAX_UNREAD_BYTES:
             return
@@ -357,7 +358,7 @@ class Node:
 
     def view(self, now: float) -> NodeView:
         """Returns the node as clients see it; `now` is monotonic seconds."""
-        silent_s = now - self._received_at
+        silent_s = now - self.received_at
         late_s = silent_s if silent_s >= self._late_s and self.session is not None else None
         return NodeView(self.name, self._client is not None, late_s, self.lost_since, self.gone or self._trouble)
 

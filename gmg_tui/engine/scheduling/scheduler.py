@@ -91,16 +91,6 @@ class PlainScheduler:
         for run in self.job_runs:
             run.stop(Stop(kill=kill, reason=reason))
 
-    def beat(self) -> None:
-        """Stops the workers waiting for unavailable nodes once all others have ended."""
-        if all(slot.away is None for slot in self._slots.values()):
-            return
-        unfinished = [worker for worker in self._workers.values() if not worker.state.ended]
-        reasons = [self._slots[worker.slot.name].away for worker in unfinished]
-        if None not in reasons and all(worker.state is WorkerState.WAITING for worker in unfinished):
-            for worker, reason in zip(unfinished, reasons, strict=True):
-                worker.stop(Stop(reason=reason))
-
 
 class JobRun:
     """A job on its slots, with one worker, or one per rank, in order.

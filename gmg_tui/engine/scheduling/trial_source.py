@@ -178,14 +178,14 @@ class TrialRun:
         return TrialState.FAILED, self._too_short_reason(attempt)
 
     def _too_short_reason(self, attempt: model.Attempt) -> str:
-        duration = units.span(attempt.elapsed_s(clock.now()))
+        end = f"the script {'was stopped' if attempt.timed_out else 'ended'} after {units.span(attempt.elapsed_s(clock.now()))}"
+        if self._integral < 0:
+            return f"{end}; the metric was negative, and comparisons need positive values"
         if self.has_rate:
-            measured = units.span(self._meter.measured_s)
-            return f"the script ended after {duration}, {measured} of it measured, before its rate was precise enough: let it run longer"
-        missing = f"a number called {self._spec.metric!r}"
-        if self._spec.metric == FPS:
-            missing = "an FPS line: Genesis prints its rate unless show_FPS is off or logging_level is above info"
-        return f"the script {'was stopped' if attempt.timed_out else 'ended'} after {duration} without {missing}"
+            measured = f"{units.span(self._meter.measured_s)} of it measured"
+            return f"{end}, {measured}, before its rate was precise enough: let it run longer"
+        line = "an FPS line: Genesis prints its rate unless show_FPS is off or logging_level is above info"
+        return f"{end} without {line if self._spec.metric == FPS else f'a number called {self._spec.metric!r}'}"
 
 
 def _number(value: object) -> float | None:

@@ -53,7 +53,7 @@ class RestartPolicy:
 
     def request(self) -> None:
         """Requests another attempt for the user; earlier restarts no longer count."""
-        self._restarts, self._is_stopped, self._has_worked = 0, False, False
+        self._restarts, self._losses, self._is_stopped, self._has_worked = 0, 0, False, False
         self.retry()
 
     def retry(self) -> None:
@@ -80,7 +80,7 @@ class RestartPolicy:
         if self.pending:  # the failure that raised the alert may have scheduled one
             return True
         if running_s >= HEALTHY_S:
-            self._restarts = 0
+            self._restarts = self._losses = 0
         if self._is_stopped or self._restarts >= self._spec.max_restarts:
             return False
         self._restarts += 1
@@ -96,7 +96,7 @@ class RestartPolicy:
         `is_unready`, it could not even start, as while a disk is away.
         """
         if running_s >= HEALTHY_S:
-            self._restarts, had_progress = 0, True
+            self._restarts, self._losses, had_progress = 0, 0, True
         self._has_worked |= had_progress
         spec, kind = self._spec, failure.kind if failure is not None else None
         if not wants_restart(spec.restart, kind, had_progress=had_progress, has_worked=self._has_worked):

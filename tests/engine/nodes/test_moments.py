@@ -168,11 +168,15 @@ async def test_a_session_ends_once_all_that_it_waits_for_has_not_answered_for_an
     for name, state, silent_s in (("n1", WorkerState.FINISHED, 0.0), ("n2", WorkerState.RESTARTING, 3590.0)):
         node = fleet._nodes[name] = Node(name, spec, Local("2"), lambda: None, lambda _: None)
         slot = Slot(f"{name}/cpu0", node=name)
-        node.session, node._received_at = Session(spec, (slot,), 0, 0.0, ""), now - silent_s
+        node.session, node.received_at = Session(spec, (slot,), 0, 0.0, ""), now - silent_s
         fleet._slots = {**fleet._slots, slot.name: EngineSlot(slot, 0, 2)}
         fleet._slots[slot.name].worker = MagicMock(state=state)
+    fleet._nodes["n3"] = never = Node("n3", spec, Local("2"), lambda: None, lambda _: None)
+    fleet._slots = {**fleet._slots, "n3/cpu0": EngineSlot(Slot("n3/cpu0", node="n3"), 0, 2)}
+    fleet._slots["n3/cpu0"].worker = MagicMock(state=WorkerState.WAITING)
+    never.received_at = now - 3590.0
     for later_s in (0.0, 20.0, 40.0):
-        fleet._nodes["n1"]._received_at = now + later_s
+        fleet._nodes["n1"].received_at = now + later_s
         fleet._nodes["n2"].check(now + later_s, delayed_s=0.0)
         fleet._check_any_left(now + later_s)
         assert len(ends) == (0 if is_left or not later_s else 1), later_s
