@@ -4,7 +4,7 @@ import logging
 import time
 from bisect import insort
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from msgspec import structs
@@ -24,7 +24,7 @@ from gmg_tui.model import (
     units,
 )
 from gmg_tui.model.errors import GmgError
-from gmg_tui.model.jobs import SKIPPED
+from gmg_tui.model.jobs import LEFT_BEHIND, SKIPPED
 from gmg_tui.model.tried import TriedArguments
 from gmg_tui.scripts.probe.folders import read_abandoned
 from gmg_tui.session.store.reader import open_store
@@ -100,9 +100,11 @@ class JobQueue:
         """Returns all jobs' numbers: first ended jobs in ending order, then running ones, then waiting ones."""
         return [*self._ended, *self._running, *self._waiting]
 
-    def next_jobs(self) -> Iterator[JobRecord]:
-        """Returns an iterator over the waiting jobs, in order."""
-        return (self.records[number] for number in self._waiting)
+    def next_jobs(self, last: Collection[int] = ()) -> Iterator[JobRecord]:
+        """Returns an iterator over the waiting jobs, in order, those in `last` after all others."""
+        passes = (False, True) if last else (False,)
+        numbers = (number for is_last in passes for number in self._waiting if (number in last) is is_last)
+        return (self.records[number] for number in numbers)
 
     def eta_s(self, occupied_s: Mapping[int, float], lanes: int) -> float | None:
         """Estimates the seconds until all jobs have ended on `lanes` slots, from finished jobs' times; None if unknown.
@@ -303,7 +305,9 @@ def restore_queue(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, 
     store.put(*(record for job, record in zip(jobs, records, strict=True) if record is not job))
     queue = JobQueue(records, last_snapshot.total_s if last_snapshot is not None else 0.0)
     left = (
-        job for job in jobs if not job.state.ended and (job.state is not WorkerState.WAITING or job.reason == _KILLED)
+        job
+        for job in jobs
+        if not job.state.ended and (job.state is not WorkerState.WAITING or job.reason in {_KILLED, LEFT_BEHIND})
     )
     queue.left = {job.number: job.slots or (job.slot or "",) for job in left}
     written = [row.time for row in metrics.values()] + ([last_snapshot.time] if last_snapshot is not None else [])

@@ -91,24 +91,33 @@ def open_regular(path: Path | str, flags: int = os.O_RDONLY, *, folder: int | No
     """Opens a regular file, for reading by default. Returns its descriptor.
 
     With an open `folder`, the path is relative to it and must not be a link. Raises `OSError` if the file cannot be
-    opened or is not a regular one, such as a pipe, which could block forever.
+    opened or is not a regular one: merely opening a device or a pipe may have side effects, or block forever.
     """
     flags |= os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (os.O_NOFOLLOW if folder is not None else 0)
-    not_regular = OSError(errno.EINVAL, "not a regular file", str(path))
-    with suppress(FileNotFoundError):  # it is to be created
-        # Merely opening a device or a pipe may have side effects.
-        if not stat.S_ISREG(os.stat(path, dir_fd=folder, follow_symlinks=folder is None).st_mode):
-            raise not_regular
     try:
+        found = os.open(path, os.O_PATH | os.O_CLOEXEC | (flags & os.O_NOFOLLOW), dir_fd=folder)
+    except FileNotFoundError:
+        if not flags & os.O_CREAT:
+            raise
         descriptor = os.open(path, flags, 0o600, dir_fd=folder)
-    except OSError as error:
-        if error.errno == errno.ENXIO:  # now a pipe without a reader, or a socket
-            raise not_regular from error
+    else:
+        try:
+            _check_regular(found, path)
+            # Not by its path, which may lead elsewhere by now.
+            descriptor = os.open(f"/proc/self/fd/{found}", flags & ~(os.O_CREAT | os.O_NOFOLLOW))
+        finally:
+            os.close(found)
+    try:
+        _check_regular(descriptor, path)
+    except OSError:
+        os.close(descriptor)
         raise
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return descriptor
-    os.close(descriptor)
-    raise not_regular
+    return descriptor
+
+
+def _check_regular(descriptor: int, path: Path | str) -> None:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
 
 
 def open_for_reading(path: Path) -> BinaryIO:

@@ -62,6 +62,11 @@ def owners(*paths: str | Path) -> Iterator[tuple[Path, int]]:
                 yield component, status.st_uid
 
 
+def trusted_owners(*paths: str | Path) -> Iterator[tuple[Path, int]]:
+    """Yields the same as `owners` without what is in folders of all users, where anyone may have made what is missing."""
+    yield from ((component, uid) for component, uid, is_public in _owned(*paths) if uid is not None and not is_public)
+
+
 def public_components(*paths: str | Path) -> Iterator[tuple[Path, int | None]]:
     """Yields the components of these paths in public folders, such as `/tmp`, each with its owner's user ID.
 

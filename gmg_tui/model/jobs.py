@@ -89,6 +89,8 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
 
 SKIPPED = "skipped"
 """Reason of a stopped job that the user has skipped."""
+LEFT_BEHIND = "interrupted while its node was lost"
+"""Reason of a waiting job whose last process may still be running."""
 
 
 class QueueAction(StrEnum):

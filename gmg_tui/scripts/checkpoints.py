@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from gmg_tui.machine.files import open_for_reading
 from gmg_tui.machine.ownership import (
     OVERFLOW_ID,
     ambiguous_id,
@@ -166,9 +167,8 @@ def absence(checkpoints: Iterable[Checkpoint]) -> OSError | None:
             continue
         try:
             path.parent.stat()
-            if stat.S_ISREG(path.stat().st_mode):
-                with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-                    file.read(1)
+            with open_for_reading(path) as file:
+                file.read(1)
         except OSError as error:
             errors.append(error)
             if not isinstance(error, FileNotFoundError) or error.filename != str(path):
@@ -261,13 +261,8 @@ def _defect(path: str, checkpoint: Checkpoint, trust: Trust) -> str | None:
     It must be the saved file, or written later: otherwise a node could name any file on the machine that continues.
     """
     try:
-        if not stat.S_ISREG(Path(path).stat().st_mode):  # opening others may have side effects
-            return "is not a file"
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                return "is not a file"
+        with open_for_reading(Path(path)) as file:
+            status = os.fstat(file.fileno())
             is_saved_file = status.st_ino == checkpoint.inode and _is_unchanged(status, checkpoint)
             if not is_saved_file and status.st_mtime < checkpoint.saved - _MAX_SKEW_S:
                 return "is another file, written earlier"

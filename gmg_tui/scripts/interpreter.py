@@ -12,7 +12,7 @@ from pathlib import Path
 
 import gmg_tui
 from gmg_tui.machine.folders import config_folder, distrust, home
-from gmg_tui.machine.ownership import marks, owners, refusal, user_name
+from gmg_tui.machine.ownership import marks, refusal, trusted_owners, user_name
 from gmg_tui.model import RunSpec, Versions
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import one_line
@@ -181,8 +181,8 @@ def library_paths(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def library_owners(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the marks (`ownership.marks`) of the owners of `library_paths`."""
-    return tuple(marks(owners(*library_paths(env))))
+    """Returns the marks (`ownership.marks`) of the `trusted_owners` of `library_paths`."""
+    return tuple(marks(trusted_owners(*library_paths(env))))
 
 
 def versions(python: str) -> Versions:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from gmg_tui.model import JobRecord, Queue, Snapshot, Worker, WorkerState
 from gmg_tui.results.column import sort_rows
@@ -30,6 +30,10 @@ class Tab(StrEnum):
     SETUP = "Setup"
     WHY = "Why"
     EVENTS = "Events"
+
+
+Subject: TypeAlias = tuple[str, int | None, int]
+"""A slot, its job (None without one) and the number of its attempt."""
 
 
 class Band(NamedTuple):
@@ -134,6 +138,12 @@ class View:
     def queue(self) -> Queue | None:
         """The progress of a sweep or tuning; None in a plain run."""
         return self.snapshot.queue
+
+    @property
+    def subject(self) -> Subject:
+        """What details are about: the selected slot, its job and its attempt."""
+        worker = self.worker_on(self.selected)
+        return (self.selected, None, 0) if worker is None else (self.selected, worker.job, worker.attempt)
 
     def worker_on(self, slot: str) -> Worker | None:
         """Returns the worker on `slot`; None if it has none yet."""

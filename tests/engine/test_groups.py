@@ -1,13 +1,20 @@
 """Groups of ranks in a real engine, on the CPU and on simulated cards."""
 
+import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import psutil
 import pytest
+from msgspec import structs
 
+from gmg_tui.engine.attempts.attempt import Outcome, RankActivity, Task
+from gmg_tui.engine.workers.group import Group
 from gmg_tui.model import (
+    NO_ATTEMPT,
     AlertAction,
     Attempt,
     DdpSpec,
@@ -199,6 +206,31 @@ async def test_a_stuck_group_restarts_as_a_whole_and_counts_once() -> None:
         earlier = (await run.client.details("cpu0")).attempts[0]
         assert (earlier.reason or "").startswith("the group was stuck: rank 1 (cpu1) is stopped by a signal")
         await run.client.end()
+
+
+async def test_ranks_that_continue_from_different_checkpoints_are_ended() -> None:
+    """As while a disk is away on the node of one of them."""
+    workplace = MagicMock()
+    workplace.spec = workplace.session.spec = group_of(restart=RestartMode.FAILURE)
+    group = Group("g0", ("n1/cpu0", "n2/cpu0"), Task((), {}, 0, 1), workplace)
+    attempt = structs.replace(NO_ATTEMPT, number=2, continued_from="/runs/5.pt")
+    others = structs.replace(attempt, continued_from=None), structs.replace(attempt, number=1), attempt
+    workers = [MagicMock(running_s=0.0, attempt=attempt), MagicMock(running_s=0.0)]
+    for worker in workers:
+        worker.activity.return_value = RankActivity(attempt=2, has_process=True)
+    group.workers = list(workers)
+    for workers[1].attempt in reversed(others):
+        assert not any(worker.end_with_group.called for worker in workers)
+        group.check(time.monotonic())
+    assert all(worker.end_with_group.called for worker in workers)
+    assert group.cause == (
+        "the group does not continue from one checkpoint: rank 0 from /runs/5.pt, rank 1 (n2/cpu0) from the beginning"
+    )
+    outcomes = [asyncio.create_task(group.conclude(rank, Outcome(), lambda _: None)) for rank in (0, 1)]
+    failures = await asyncio.gather(*outcomes)
+    assert [failure and failure.reason for failure in failures] == [group.cause] * 2
+    assert group.policy.pending
+    group.policy.cancel()
 
 
 async def test_silent_ranks_run_while_rank_0_reports_for_all() -> None:

@@ -67,6 +67,22 @@ def test_the_pauses_of_a_slot_that_is_never_ready_double_until_a_job_ends_there_
     assert pause_s("no answer") == 5
 
 
+def test_jobs_that_cannot_start_come_after_those_that_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of them closed a slot to all others, until it was benched."""
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    board = SlotBoard({"cpu0": EngineSlot(Slot("cpu0"), 0, 1)}, JobQueue([JobRecord(n, f"job-{n}") for n in (1, 2, 3)]))
+    tried = list[int]()
+    while len(tried) < 5:
+        if (number := board.next().job) is None:
+            now += 1
+            continue
+        tried.append(number)
+        board.hold(number, "its disk is away")
+        board.pause("cpu0", "its disk is away")
+    assert tried == [1, 1, 2, 2, 3]
+
+
 def test_a_job_that_is_soon_lost_with_its_node_again_and_again_may_be_the_cause() -> None:
     board = SlotBoard({}, JobQueue([]))
     jobs = [

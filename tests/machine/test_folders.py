@@ -25,7 +25,7 @@ from gmg_tui.machine.folders import (
     remove_tree,
     write_own,
 )
-from gmg_tui.machine.ownership import changed_owner, marks, owners, path_owners, refusal
+from gmg_tui.machine.ownership import changed_owner, marks, owners, path_owners, refusal, trusted_owners
 from gmg_tui.scripts.genesis.caches import kernel_cache_use
 from gmg_tui.scripts.probe import SITE
 from gmg_tui.scripts.probe import folders as probe_folders
@@ -51,6 +51,17 @@ def _deep(folder: Path, levels: int = 1200) -> None:
         outer, inner = inner, os.open("d", os.O_RDONLY, dir_fd=inner)
         os.close(outer)
     os.close(inner)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+def test_who_made_something_in_a_folder_of_all_users_is_not_trusted_elsewhere(tmp_path: Path) -> None:
+    """It may be what was missing here, as a cache that only other machines use."""
+    for mode, is_trusted in ((0o1777, False), (0o755, True)):
+        scratch = tmp_path / f"{mode}"
+        (theirs := scratch / "us").mkdir(parents=True)
+        scratch.chmod(mode)
+        os.chown(theirs, STRANGER, STRANGER)
+        assert (STRANGER in {uid for _, uid in trusted_owners(theirs / "cache")}) == is_trusted
 
 
 def test_deep_and_protected_folders_are_removed_and_links_not_followed(tmp_path: Path) -> None:

@@ -263,7 +263,7 @@ def test_a_file_that_a_group_can_change_is_loaded_only_if_its_folder_is_shared_w
 def test_a_pipe_is_not_opened_to_see_whether_it_is_a_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    assert _reason((Checkpoint(str(path), 1.0),)).endswith("is not a file")
+    assert _reason((Checkpoint(str(path), 1.0),)).endswith("cannot be read: not a regular file")
     with pytest.raises(OSError, match="No such device or address"):
         os.open(path, os.O_WRONLY | os.O_NONBLOCK)
 
@@ -426,7 +426,7 @@ def test_only_a_disk_that_does_not_work_keeps_a_job_from_its_start(
     assert error is not None
     assert not is_disk_error(error)
 
-    def fail(path: Path, flags: int) -> int:
+    def fail(path: Path, flags: int, *, dir_fd: int | None) -> int:
         raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
 
     monkeypatch.setattr(os, "open", fail)

@@ -43,7 +43,6 @@ from gmg_tui.scripts.genesis.output import failure_signs
 from gmg_tui.scripts.interpreter import (
     code_paths,
     installed,
-    library_paths,
 )
 from gmg_tui.scripts.probe.counts import Counts
 from gmg_tui.scripts.probe.folders import make_folders
@@ -273,9 +272,11 @@ class LocalHost:
         phase_times = await self.await_disk(
             "the disk with the session's state", lambda: self.script_times.history(templates), report, templates
         )
-        disk, libraries, owners = "the disk with the script", library_paths(extra), task.library_owners
+        disk, owners = "the disk with the script", task.library_owners
         # After all long waits: meanwhile, another user may have made a folder anew that was removed.
-        await self.await_disk(disk, lambda: check_code(self.spec, extra, owners), report, libraries)
+        await self.await_disk(
+            disk, lambda: check_code(self.spec, extra, owners), report, (frozenset(extra.items()), owners)
+        )
         module, script = (("-m",) if self.spec.module else ()), self.spec.script
         if script.startswith("-") and not module:
             script = f"./{script}"  # else it would be an interpreter option

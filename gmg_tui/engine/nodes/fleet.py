@@ -26,7 +26,7 @@ from gmg_tui.machine.address import is_reachable
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.files import open_for_reading
 from gmg_tui.machine.folders import write_own
-from gmg_tui.machine.ownership import marks, owners
+from gmg_tui.machine.ownership import marks, owners, trusted_owners
 from gmg_tui.model import AgentSpec, GpuSample, NodesSpec, NodeView, RunSpec, Session, Slot, StartMode, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import one_line
@@ -48,7 +48,7 @@ _END_GRACE_S = 20.0
 """Time limit for an agent to end, in addition to its workers' timeouts."""
 _CHECK_INTERVAL_S = 1.0
 _GIVE_UP_S = 3600.0
-"""Time limit for all awaited nodes together to be back."""
+"""Time limit for all awaited nodes together to be back; longer with a longer `--orphan-wait`."""
 
 
 class Fleet:
@@ -57,7 +57,7 @@ class Fleet:
     Attributes:
         session_id: ID of this engine, by which agents recognise it.
         changed: Called when the display must change.
-        on_all_gone: Called with the reason once every awaited node is gone for good, or lost for an hour.
+        on_all_gone: Called with the reason once every awaited node is gone for good, or lost for too long.
         on_output: Called when the ring buffers have new lines.
     """
 
@@ -125,8 +125,8 @@ class Fleet:
         texts = (path for path in imports if path == path.encode(errors="replace").decode())
         self._import_paths = tuple(filter(os.path.exists, texts))
         caches = map(str, cache_folders(os.environ | spec.env, spec.cwd))
-        paths = *interpreter.code_paths(spec), *self._import_paths, *interpreter.library_paths(spec.env), *caches
-        self._owners = tuple(marks(owners(*paths)))
+        named = trusted_owners(*self._import_paths, *interpreter.library_paths(spec.env), *caches)
+        self._owners = tuple(marks([*owners(*interpreter.code_paths(spec)), *named]))
         self._cwd_owners = tuple(marks(owners(spec.cwd)))
 
     def _agent_spec(self, node: str) -> RunSpec:
@@ -212,7 +212,7 @@ class Fleet:
             self._check_any_left(now)
 
     def _check_any_left(self, now: float) -> None:
-        """Reports once that no node is left: none of those that the session waits for has answered for an hour."""
+        """Reports once that no node is left: none of those that the session waits for has answered in time."""
         is_queue = self.spec.sweep is not None
         awaited = {
             slot.slot.node
@@ -220,7 +220,8 @@ class Fleet:
             if (not slot.drained if is_queue else slot.worker is not None and not slot.worker.state.ended)
         }
         nodes = self._nodes.values()
-        away = [node for node in nodes if node.gone or now - node.received_at >= _GIVE_UP_S]
+        limit_s = max(_GIVE_UP_S, orphan_end_s(self.spec))
+        away = [node for node in nodes if node.gone or now - node.received_at >= limit_s]
         are_awaited_away = bool(awaited) and awaited <= {node.name for node in away}
         if self._slots and not self._are_all_gone and (are_awaited_away or all(node.gone for node in nodes)):
             self._are_all_gone = True

@@ -24,6 +24,7 @@ from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.gpu.free import FreeGpus
 from gmg_tui.model import JobRecord, Queue, QueueAction, WorkerState
 from gmg_tui.model.errors import GmgError
+from gmg_tui.model.jobs import LEFT_BEHIND
 from gmg_tui.scripts.checkpoints import before_nan
 from gmg_tui.scripts.genesis.output.failures import FailureKind
 
@@ -169,7 +170,8 @@ class QueueScheduler:
         stopped, ended_well = run.stopped_worker, lead.state in {WorkerState.STOPPED, WorkerState.FINISHED}
         if stopped is not None and ended_well:
             if run.interrupted and not run.stopped:
-                return self._recorder.release(lead, state=waiting, reason=self._interrupt_reason, ended=None)
+                reason = LEFT_BEHIND if any(slot.away for slot in run.engine_slots) else self._interrupt_reason
+                return self._recorder.release(lead, state=waiting, reason=reason, ended=None)
             return self._recorder.release(lead, state=stopped.state, reason=stopped.reason)
         requeue_reason = self._requeue(run) if not run.stopped else None
         if requeue_reason is not None:
@@ -254,14 +256,11 @@ class QueueScheduler:
 
     def _occupants(self) -> list[tuple[JobRecord, float]]:
         """Returns the jobs that occupy slots, with the seconds since each got them."""
-        runs = self.runs.values()
-        return [occupant for run in runs if (occupant := self._recorder.occupant(run.slots[0])) is not None]
+        return [found for run in self.runs.values() if (found := self._recorder.occupant(run.slots[0])) is not None]
 
     def view(self, first: int, count: int) -> tuple[JobRecord, ...]:
         """Returns up to `count` jobs of the queue, from index `first` on."""
-        order = self._queue.ordered_numbers()
-        first = max(0, min(first, len(order)))
-        numbers = order[first : first + max(0, count)]
+        numbers = self._queue.ordered_numbers()[max(0, first) :][: max(0, count)]
         live = {record.number: record for record, _ in self._occupants()}
         return tuple(self._displayed(live.get(number, self._queue.records[number])) for number in numbers)
 

@@ -119,7 +119,7 @@ class SlotBoard:
     def hold(self, job: int, reason: str, *, was_healthy: bool = False) -> float:
         """Holds a job back that did not start or lost its slots, longer each time. Returns the seconds; the first time 0.
 
-        It is held for longer than a slot pauses, so that other jobs show whether the slot is the cause.
+        From the second time on, it comes after all others, which show whether its slot is the cause.
         """
         last_s = self._held[job][0] if job in self._held else None
         longer_s = min(max(4 * _UNREADY_PAUSE_S, 2 * (last_s or 0.0)), _MAX_UNREADY_PAUSE_S)
@@ -281,7 +281,8 @@ class SlotBoard:
             records = [self.queue.records[job] for job, other in self._witnesses.items() if other is card]
             if not any(job.width <= self._alternatives(card) and not job.state.ended for job in records):
                 self._clear_suspicion(card)  # its jobs were skipped, or no other GPU is left: no proof is possible
-        jobs = () if self.ending else self.queue.next_jobs()
+        late = {job for job, (hold_s, *_) in self._held.items() if hold_s > 0}
+        jobs = () if self.ending else self.queue.next_jobs(late)
         self._allotment = allot(jobs, free, list(usable), self._may_run)
         return self._allotment
 

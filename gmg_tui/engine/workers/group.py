@@ -48,8 +48,8 @@ class _Attempt:
     """The address and port of the rendezvous; None until all ranks are ready."""
     ending: bool = False
     """True once its ranks are being ended."""
-    stuck: str | None = None
-    """The reason it was stuck, if that ended it; None otherwise."""
+    fault: Failure | None = None
+    """The fault of all ranks together that ended it, such as that they were stuck; None otherwise."""
     failed: list[int] = field(default_factory=list)
     """The failed ranks, in the order of failure."""
     outcomes: dict[int, Outcome] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class _Attempt:
     def failure_of(self, rank: int) -> Failure | None:
         """Returns the failure of a rank or its group, once all ranks have ended; None without one."""
         if self.cause is None:
-            return Failure(FailureKind.GROUP, f"the group was stuck: {self.stuck}", "") if self.stuck else None
+            return self.fault
         first, failure = self.cause
         if first == rank:
             return failure
@@ -139,10 +139,11 @@ class Group:
         self._change.set()
         self._change = asyncio.Event()
 
-    def end(self, stuck: str | None = None) -> None:
-        """Ends the attempt on all ranks; `stuck` is the reason that it is stuck, if that ends it."""
+    def end(self, fault: str | None = None) -> None:
+        """Ends the attempt on all ranks; `fault` is what is wrong with all ranks together, if that ends it."""
         attempt = self._attempt
-        attempt.stuck = stuck or attempt.stuck
+        if fault is not None:
+            attempt.fault = Failure(FailureKind.GROUP, f"the group {fault}", "")
         if not attempt.ending:
             attempt.ending = True
             for worker in self.workers:
@@ -205,7 +206,7 @@ class Group:
     def _decide_next(self) -> None:
         """Decides whether another attempt follows, once all ranks have ended."""
         attempt, outcomes = self._attempt, self._attempt.outcomes.values()
-        failure = attempt.cause[1] if attempt.cause is not None else None
+        failure = attempt.cause[1] if attempt.cause is not None else attempt.fault
         by_user = any(outcome.by_user for outcome in outcomes)
         is_unready = any(outcome.unready is not None for outcome in outcomes)
         is_port_taken = failure is not None and failure.kind is FailureKind.PORT
@@ -242,7 +243,22 @@ class Group:
             worker.stuck = self.stuck
         running_s = max(worker.running_s for worker in workers)
         if self.stuck is not None and restarts and self.policy.replace(running_s=running_s):
-            self.end(self.stuck)
+            self.end(f"was stuck: {self.stuck}")
+        elif not self._attempt.ending and (difference := self._differing_origins()) is not None:
+            self.end(difference)
+
+    def _differing_origins(self) -> str | None:
+        """Describes checkpoints that differ between the ranks, as while a disk is away on one node; None if they do not."""
+        records = [worker.attempt for worker in self.workers if worker.activity().has_process]
+        origins = [record.continued_from for record in records if record is not None]
+        if len(origins) < len(self.workers) or len({record.number for record in records if record is not None}) > 1:
+            return None
+        if (other := next((rank for rank, path in enumerate(origins) if path != origins[0]), None)) is None:
+            return None
+        first, second = (origins[rank] or "the beginning" for rank in (0, other))
+        return (
+            f"does not continue from one checkpoint: rank 0 from {first}, {self._describe_ranks([other])} from {second}"
+        )
 
     def _stuck_reason(self, now: float) -> str | None:
         """Returns the reason that the group is stuck; None if it is not, or while a rank is starting or ending.
@@ -275,9 +291,9 @@ class Group:
     @property
     def cause(self) -> str | None:
         """The first failure of the current or last attempt, with its rank; None if there is none."""
-        cause, stuck = self._attempt.cause, self._attempt.stuck
+        cause, fault = self._attempt.cause, self._attempt.fault
         if cause is None:
-            return f"stuck: {stuck}" if stuck is not None else None
+            return fault.reason if fault is not None else None
         return f"rank {cause[0]}: {cause[1].reason}"
 
     def view(self) -> RankGroup:

@@ -68,7 +68,7 @@ class Pane(Vertical):
         self.log_view = LogView()
         self._title, self._tab_row = Lines(partial(title_rows, view)), Lines(self._tab_rows, id="tabs")
         self._tabs: dict[Tab, PaneTab] = {Tab.LOG: PaneTab(self.log_view, self._show_log)}
-        self._slot = view.selected
+        self._slot, self._subject = view.selected, view.subject
         self._failure = ""
         self._answers: dict[Tab, Any] = {}
 
@@ -192,11 +192,8 @@ class Pane(Vertical):
         self._title.display = view.maximized
         if view.maximized:
             self._title.fit()
-        worker = view.worker_on(view.selected)
-        job: JobRecord | None = self._answers.get(Tab.SETUP, (None, None))[1]
-        is_new_job = job is not None and worker is not None and worker.job not in {None, job.number}
-        if view.selected != self._slot or is_new_job:
-            self._slot, self._failure = view.selected, ""
+        if view.subject != self._subject:
+            self._slot, self._subject, self._failure = view.selected, view.subject, ""
             self._answers.clear()
             self._poll()
         self._tabs[view.tab].show(self._answers.get(view.tab))

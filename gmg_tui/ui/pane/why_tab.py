@@ -12,7 +12,7 @@ from gmg_tui.model.errors import GmgError
 from gmg_tui.session.client import Source
 from gmg_tui.ui import keys
 from gmg_tui.ui.facts import Fact, Facts
-from gmg_tui.ui.view import View
+from gmg_tui.ui.view import Subject, View
 
 SPEED_POLL_INTERVAL_S: Final = 0.2
 """Pause before the next query for speed facts, which take the engine nearly a second to gather."""
@@ -25,17 +25,17 @@ class WhyTab(Facts):
         super().__init__()
         self._view, self._engine = view, engine
         self._speed: SpeedFacts | None = None
-        self._sampled: tuple[str, str | None, HotSpot | None] = "", None, None
-        """The slot of the sampled worker, a message until its slowest function is known, and that function."""
-        self._stacks: tuple[str, float, list[Fact]] = "", 0.0, []
-        """The slot of the worker whose stacks are shown, the Unix time of the request, and the stacks."""
+        self._sampled: tuple[Subject | None, str | None, HotSpot | None] = None, None, None
+        """The sampled attempt, a message until its slowest function is known, and that function."""
+        self._stacks: tuple[Subject | None, float, list[Fact]] = None, 0.0, []
+        """The attempt whose stacks are shown, the Unix time of the request, and the stacks."""
 
     def show_verdict(self, speed: SpeedFacts | None) -> None:
         """Shows the verdict on `speed` (None until the engine has answered) and the stacks."""
         self._speed = speed
         verdict = self._verdict_facts(speed) if speed is not None else [Fact("", "Waiting for the engine", "dim")]
-        slot, requested, stacks = self._stacks
-        if slot != self._view.selected:
+        subject, requested, stacks = self._stacks
+        if subject != self._view.subject:
             self.show(verdict)
             return
         age = units.span(max(0.0, self._view.snapshot.time - requested))
@@ -43,8 +43,8 @@ class WhyTab(Facts):
         self.show([*verdict, Fact(f"Python stacks, {age} ago"), *stacks])
 
     def _verdict_facts(self, speed: SpeedFacts) -> Iterator[Fact]:
-        slot, message, spot = self._sampled
-        is_sampled = slot == self._view.selected
+        subject, message, spot = self._sampled
+        is_sampled = subject == self._view.subject
         verdict = judge(structs.replace(speed, hot_spot=spot) if is_sampled else speed)
         yield Fact("verdict", verdict.text, "strong" if verdict.certain else "text")
         if verdict.advice:
@@ -59,27 +59,27 @@ class WhyTab(Facts):
     @work(exclusive=True, group="stacks")
     async def sample_stacks(self) -> None:
         """Samples the selected worker's stacks to find its slowest function."""
-        slot = self._view.selected
-        self._sampled = slot, "sampling now", None
+        slot, subject = self._view.selected, self._view.subject
+        self._sampled = subject, "sampling now", None
         self.show_verdict(self._speed)
         try:
             spot = await self._engine.hot_spot(slot)
-            self._sampled = slot, None if spot is not None else "all are within the simulator's steps", spot
+            self._sampled = subject, None if spot is not None else "all are within the simulator's steps", spot
         except GmgError as error:
-            self._sampled = slot, str(error), None
+            self._sampled = subject, str(error), None
         self.show_verdict(self._speed)
 
     @work(exclusive=True, group="traces")
     async def show_stacks(self) -> None:
         """Takes and shows the current stacks of the selected worker and of all ranks of its group."""
-        slot, time = self._view.selected, self._view.snapshot.time
-        self._stacks = slot, time, []
+        slot, subject, time = self._view.selected, self._view.subject, self._view.snapshot.time
+        self._stacks = subject, time, []
         self.show_verdict(self._speed)
         try:
             facts = [fact for stacks in await self._engine.stacks(slot) for fact in _stack_facts(stacks)]
         except GmgError as error:
             facts = [Fact("", str(error), "warn")]
-        self._stacks = slot, time, facts
+        self._stacks = subject, time, facts
         self.show_verdict(self._speed)
 
 

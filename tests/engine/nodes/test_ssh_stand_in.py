@@ -21,7 +21,7 @@ import gmg_tui
 from gmg_tui.cli import agent
 from gmg_tui.engine.attempts.code_check import check_code
 from gmg_tui.engine.launchers.launcher import Ssh
-from gmg_tui.model import AgentSpec, DdpSpec, JobRecord, NodesSpec, WorkerState
+from gmg_tui.model import AgentSpec, DdpSpec, JobRecord, NodesSpec, StartMode, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import nodes_folders
 from tests.engine.harness import lives, program, running, spawn, spec_for, sweep_for
@@ -265,6 +265,20 @@ async def test_a_node_loads_no_library_of_another_user(variable: str, hosts: Nod
         snapshot = await run.until(lambda snapshot: snapshot.ended)
     problem = f"{folder} belongs to nobody here, unlike on the session's machine: not run"
     assert [worker.reason for worker in snapshot.workers] == [problem, None]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+async def test_workers_that_start_together_are_each_checked_with_their_own_environment(tmp_path: Path) -> None:
+    (scratch := tmp_path / "scratch").mkdir()
+    scratch.chmod(0o1777)
+    (theirs := scratch / "cache-1").mkdir()
+    shutil.chown(theirs, "nobody")
+    env = {"XDG_CACHE_HOME": f"{scratch}/cache-{{i}}"}
+    spec = spec_for("--lines", "1", "--phase-s", "0.01", cpu=3, nodes=NodesSpec("local:1"), env=env)
+    async with running(structs.replace(spec, start=StartMode.TOGETHER)) as run:
+        snapshot = await run.until(lambda snapshot: snapshot.ended)
+    problem = f"{theirs} belongs to nobody here, unlike on the session's machine: not run"
+    assert [worker.reason for worker in snapshot.workers] == [None, problem, None]
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from gmg_tui import session
+from gmg_tui.jobs.job_queue import restore_queue
 from gmg_tui.model import DdpSpec, TuneSpec, WorkerState
+from gmg_tui.model.tried import TriedArguments
 from gmg_tui.session.store import reader
+from gmg_tui.session.store.writer import StoreWriter
 from tests.engine.harness import marks, program, running
 from tests.engine.nodes.fleets import SLOTS, agent, nodes, nothing_left, on_nodes, sweep_on_nodes
 from tests.engine.test_groups import RANK
@@ -85,6 +88,28 @@ async def test_a_silent_node_is_lost_and_its_jobs_run_elsewhere(
     records = reader.load_jobs(run.folder / session.STORE)
     assert {record.slot.partition("/")[0] for record in records if record.slot} == {"n1"}
     assert [record.state for record in records] == [WorkerState.FINISHED] * 4
+    nothing_left(spec)
+
+
+async def test_a_job_whose_node_is_lost_when_the_session_ends_may_still_be_running(tmp_path: Path) -> None:
+    """It is held back at a resume, like one whose engine was killed."""
+    spec = sweep_on_nodes([{}] * 4, program("--until", str(tmp_path / "go")), where=nodes(lost_after_s=6.0))
+    async with running(spec) as run:
+        await run.until(lambda _: all(run.worker(slot).pid for slot in SLOTS))
+        stopped = agent(spec, "n2")
+        stopped.suspend()
+        await run.until(lambda snapshot: snapshot.nodes[1].lost_since is not None)
+        await run.client.end()
+        await run.until(lambda snapshot: snapshot.ended)
+        await run.leave()
+        await run.process.wait()
+        stopped.resume()
+    writer = StoreWriter(run.folder / session.STORE, lambda line: None)
+    writer.start()
+    assert spec.sweep is not None
+    queue = restore_queue(run.folder / session.STORE, spec.sweep, 4, writer, TriedArguments())
+    await writer.close()
+    assert {slot for slots in queue.left.values() for slot in slots} == set(SLOTS[2:])
     nothing_left(spec)
 
 
