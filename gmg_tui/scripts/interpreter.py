@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -177,7 +178,9 @@ def start_paths(spec: RunSpec) -> tuple[str, ...]:
 def library_paths(env: Mapping[str, str]) -> tuple[str, ...]:
     """Returns the absolute paths in the variables of `env` that name folders or files of code."""
     texts = (env.get("LD_PRELOAD", "").replace(" ", ":"), *(env.get(name, "") for name in _LIBRARY_VARIABLES))
-    return tuple(path for text in texts for path in text.split(":") if path.startswith("/"))
+    # `LD_LIBRARY_PATH` may have semicolons, too (ld.so(8)), elsewhere they are part of a name.
+    parts = (part for text in texts for part in (*text.split(":"), *re.split("[:;]", text)))
+    return tuple(dict.fromkeys(path for path in parts if path.startswith("/")))
 
 
 def library_owners(env: Mapping[str, str]) -> tuple[str, ...]:

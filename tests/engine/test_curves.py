@@ -96,6 +96,8 @@ def test_of_too_many_names_the_first_stay() -> None:
     for number in range(MAX_CURVES + 5):
         curves.add([Metric(f"m{number}", 1.0, None, 1.0)])
     assert list(curves.view()) == [f"m{number}" for number in range(MAX_CURVES)]
+    curves.add([Metric("loss", math.nan, None, 2.0)])
+    assert list(curves.broken) == ["loss"], "the rest of the run is wasted, although it has no curve"
 
 
 async def test_a_result_that_the_script_reports_is_not_replaced_by_a_printed_number(tmp_path: Path) -> None:

@@ -287,3 +287,16 @@ async def test_n_finds_lines_printed_after_a_search(tmp_path: Path) -> None:
         _write(app, tmp_path, "needle")
         await press(pilot, "n")
         await play.sees(pilot, "match 1 of 1")
+
+
+async def test_n_searches_anew_in_the_file_of_the_slots_next_job(tmp_path: Path) -> None:
+    app = _app(tmp_path, ["line"])
+    async with app.run_test(size=SMALL) as pilot:
+        await press(pilot, "slash", *"needle", "enter")
+        await play.sees(pilot, "no match")
+        (later := tmp_path / "later.log").write_text("needle\n")
+        later.replace(tmp_path / "logs/gpu0.log")
+        _write(app, tmp_path, "after")
+        await play.sees(pilot, "after", "/needle")
+        await press(pilot, "n")
+        await play.sees(pilot, "match 1 of 1")

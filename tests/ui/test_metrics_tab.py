@@ -39,6 +39,15 @@ async def test_enter_shows_the_chart_of_a_metric_and_escape_the_table_again() ->
         await play.sees(pilot, "lowest", "SM clock")
 
 
+async def test_the_metrics_of_an_earlier_attempt_or_job_are_not_shown_as_the_current_ones() -> None:
+    engine = _reported("old/reward")
+    async with play.enlarged(Tab.METRICS, engine, size=(100, 30)) as pilot:
+        await play.sees(pilot, "old")
+        engine.curves_of["gpu0"] = {}
+        engine.push(sessions.edited_snapshot(attempt=3))
+        await play.sees(pilot, "No metric has been reported")
+
+
 async def test_the_keys_scroll_the_facts_below_a_hundred_metrics() -> None:
     async with play.enlarged(Tab.METRICS, _reported(*(f"m{n}" for n in range(100))), size=(100, 30)) as pilot:
         await play.sees(pilot, "m0", "SM clock")

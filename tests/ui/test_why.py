@@ -6,7 +6,7 @@ from gmg_tui.model import Phase, Shares, SpeedFacts, WorkerState
 from gmg_tui.ui.app import GmgApp
 from gmg_tui.ui.pane.why_tab import SPEED_POLL_INTERVAL_S
 from gmg_tui.ui.view import Tab
-from tests.ui import play
+from tests.ui import play, sessions
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.play import press
 
@@ -36,6 +36,10 @@ async def test_the_verdict_is_refreshed_and_enter_takes_stacks_once() -> None:
         assert isinstance(pilot.app, GmgApp)
         assert pilot.app.view.maximized
         assert _count(engine, "hot_spot") == 1
+        engine.push(sessions.edited_snapshot(attempt=3))
+        await play.sees(pilot, "enter takes 20 samples in two seconds")  # those were an earlier attempt's
+        await press(pilot, "enter")
+        await play.sees(pilot, "compute_reward")
         await press(pilot, "right")
         await play.sees(pilot, "enter takes 20 samples in two seconds")  # those were another worker's
 

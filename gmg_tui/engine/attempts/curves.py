@@ -60,7 +60,7 @@ class Curves:
     """The curves of the first `MAX_CURVES` metrics of one attempt.
 
     Attributes:
-        broken: Metrics whose newest value is not finite, by name, in the order they broke.
+        broken: Metrics whose newest value is not finite, by name, in the order they broke; also of those without a curve.
     """
 
     def __init__(self) -> None:
@@ -72,16 +72,17 @@ class Curves:
         for metric in metrics:
             if abs(metric.value) > MAX_VALUE:
                 metric = metric._replace(value=math.copysign(math.inf, metric.value))
-            if (points := self._points.get(metric.name)) is None:
-                if len(self._points) >= MAX_CURVES:
-                    continue
+            points = self._points.get(metric.name)
+            if points is None and len(self._points) < MAX_CURVES:
                 points = self._points[metric.name] = _Points()
-            points.add(metric)
+            if points is not None:
+                points.add(metric)
             if math.isfinite(metric.value):
                 self.broken.pop(metric.name, None)
-            elif metric.name not in self.broken:
+            elif metric.name not in self.broken and len(self.broken) < MAX_CURVES:
                 at = f"{unit} {metric.step:,}" if metric.step is not None else ""
-                self.broken[metric.name] = BrokenMetric(metric.value, points.last_finite, at, unix(metric.at))
+                last_finite = points.last_finite if points is not None else None
+                self.broken[metric.name] = BrokenMetric(metric.value, last_finite, at, unix(metric.at))
 
     @property
     def broken_since(self) -> float:

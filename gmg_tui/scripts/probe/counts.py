@@ -2,8 +2,10 @@
 
 import contextlib
 import os
+import sys
 import time
 from collections import deque
+from collections.abc import Iterable, Mapping
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -183,6 +185,20 @@ def _is_plausible(words: dict[str, int]) -> bool:
     return not words["steps"] or (counted >= 0 and counted * 1e9 <= MAX_RATE * span_ns)
 
 
+def _env_steps(words: Mapping[str, int]) -> int:
+    return words["environment_steps"] - words["first_environments"]
+
+
+def _current(counters: Mapping[str, _Counter]) -> dict[str, _Counter]:
+    """Returns the counters without those of processes that ended before another one's first step, as in a benchmark."""
+    newest_ns = max(counter.words["first_ns"] for counter in counters.values())
+    return {
+        name: counter
+        for name, counter in counters.items()
+        if counter.words["last_ns"] >= newest_ns or os.path.exists(f"/proc/{name}")
+    }
+
+
 class Counts:
     """The counts of all processes of an attempt, added up; 0, None or False without an active probe.
 
@@ -221,6 +237,8 @@ class Counts:
         self._shares: Shares | None = None
         """The shares of the whole time, set by `close`."""
         self._peak_rate: float | None = None
+        self._past_steps, self._past_env_steps, self._first_ns = 0, 0.0, sys.maxsize
+        """Steps of the processes that were forgotten, and the time of the first step of all."""
 
     @property
     def folder(self) -> Path | None:
@@ -255,7 +273,7 @@ class Counts:
             # It may not be a regular file, or removed by the script.
             with contextlib.suppress(OSError), opened(name, folder, self._kept) as descriptor:
                 counter.read(descriptor)
-        valid = [counter for counter in self._counters.values() if counter.valid]
+        valid = {name: counter for name, counter in self._counters.items() if counter.valid}
         if valid:
             self._sum_up(valid, now)
 
@@ -286,31 +304,54 @@ class Counts:
                 elif len(self._counters) < MAX_PROCESSES:
                     self._counters.setdefault(entry.name, _Counter())
 
-    def _sum_up(self, counters: list[_Counter], now: float) -> None:
-        self.active = True
+    def _sum_up(self, by_name: Mapping[str, _Counter], now: float) -> None:
+        self.active, counters = True, by_name.values()
         phase = max(counter.words["phase"] for counter in counters)
         since_ns = min(counter.words["phase_ns"] for counter in counters if counter.words["phase"] == phase)
         self.phase = _PHASES[phase], since_ns / 1e9
         self.simulator = phase >= probe.IMPORTING
         kind = max(counter.words["kind"] for counter in counters)
-        stepped = [counter for counter in counters if counter.words["steps"] and counter.words["kind"] == kind]
-        if not stepped:
+        by_name = {
+            name: counter
+            for name, counter in by_name.items()
+            if counter.words["steps"] and counter.words["kind"] == kind
+        }
+        if not by_name:
             return
+        stepped, current = by_name.values(), _current(by_name)
         words = [counter.words for counter in stepped]
         determinism = max(row["determinism"] for row in words)
         self.determinism = probe.DETERMINISM[determinism] if determinism else None
-        self.steps = sum(row["steps"] for row in words)
+        self.steps = self._past_steps + sum(row["steps"] for row in words)
         last_ns = max(row["last_ns"] for row in words)
         self.last_at = last_ns / 1e9
-        self.env_steps = float(sum(row["environment_steps"] - row["first_environments"] for row in words))
-        self.seconds = (last_ns - min(row["first_ns"] for row in words)) / 1e9
+        self.env_steps = self._past_env_steps + sum(map(_env_steps, words))
+        self._first_ns = min(self._first_ns, *(row["first_ns"] for row in words))
+        self.seconds = (last_ns - self._first_ns) / 1e9
         self.usual_pause_s = max(counter.usual_pause_s for counter in stepped)
-        recent = [row for row in words if (last_ns - row["last_ns"]) / 1e9 <= max(WINDOW_S, self.usual_pause_s)]
+        recent = [
+            row
+            for row in (counter.words for counter in current.values())
+            if (last_ns - row["last_ns"]) / 1e9 <= max(WINDOW_S, self.usual_pause_s)
+        ]
         self.n_envs = sum(row["environments"] for row in recent)
-        rates = [rate for counter in stepped if (rate := counter.rate(now)) is not None]
+        rates = [rate for counter in current.values() if (rate := counter.rate(now)) is not None]
         self.rate = sum(rates) if rates else None
         if self.rate is not None and self.seconds >= _MIN_RATE_S:
             self._peak_rate = max(self.rate, self._peak_rate or 0.0)
+        if len(self._counters) >= MAX_PROCESSES:
+            self._forget(by_name.keys() - current.keys())
+
+    def _forget(self, names: Iterable[str]) -> None:
+        """Makes room: removes the counts of ended processes, which remain in the sums."""
+        for name in names:
+            words = self._counters.pop(name).words
+            self._past_steps += words["steps"]
+            self._past_env_steps += _env_steps(words)
+            if (descriptor := self._kept.pop(name, None)) is not None:
+                os.close(descriptor)
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=self._folders[0].descriptor)
 
     def shares(self, now: float | None = None) -> Shares | None:
         """Returns the shares of the processes' time in the last seconds, or since the first reading if `now` is None.

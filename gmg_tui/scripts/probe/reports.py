@@ -161,7 +161,7 @@ class Reports:
         """Descriptors of files that are kept open."""
         self._saved = defaultdict[int, SavedFiles](SavedFiles)
         """The files of each folder."""
-        self.lost = 0
+        self.lost = self._past_lost = 0
 
     @property
     def has_ended_cleanly(self) -> bool:
@@ -192,17 +192,27 @@ class Reports:
                 saved += self._saved[index].read(descriptor)
         for name in list(self._files) if folders else ():
             self._files[name] = file = self._files.pop(name)  # last in the next read
-            records -= file.count
+            before = file.count
             with suppress(OSError), opened(name, folders[0], self._kept) as descriptor:
                 metrics += file.read(descriptor)
-            records += file.count
+            records += file.count - before
             if records >= MAX_RECORDS:
                 break
-        self.lost = sum(file.lost for file in self._files.values())
+            if file.count == before and not self.has_room and not os.path.exists(f"/proc/{name.partition('.')[0]}"):
+                self._forget(name, folders[0])
+        self.lost = self._past_lost + sum(file.lost for file in self._files.values())
         if metrics or saved:
             self._began_at = min(self._began_at, now := time.monotonic())
             self.has_lasted |= now - self._began_at >= _MIN_DURATION_S
         return sorted(metrics, key=lambda metric: metric.at), saved
+
+    def _forget(self, name: str, folder: int) -> None:
+        """Makes room: removes the file of an ended process, which has been read."""
+        self._past_lost += self._files.pop(name).lost
+        if (descriptor := self._kept.pop(name, None)) is not None:
+            os.close(descriptor)
+        with suppress(OSError):
+            os.unlink(name, dir_fd=folder)
 
     def close(self) -> None:
         """Closes all files."""

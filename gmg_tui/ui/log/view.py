@@ -128,7 +128,8 @@ class LogView(Rows):
         return f"paused at {100 * end // max(self.source.size, end, 1)} %{new_text}"
 
     def _search_text(self) -> str:
-        if (search := self.search).file is None and self.source.file is not None:  # the search has not begun
+        search = self.search
+        if self._is_other_log and self.source.file is not None:
             return f"/{search.query.text}"
         progress = f"searching, {search.searched_pct} %" if search.running else ""
         if not search.matches:
@@ -288,6 +289,12 @@ class LogView(Rows):
         """The index of the row with the current match; None if there is none, or if it is not loaded."""
         return None if self.match is None else self.source.index_at(self.match, self.search.file)
 
+    @property
+    def _is_other_log(self) -> bool:
+        """True if this log has not been searched: the last search was in another one, as of the slot's last job."""
+        file = self.search.file
+        return file is None or (self.source.following and file is not self.source.file)
+
     def search_for(self, text: str) -> None:
         """Searches upwards from the last visible row; an empty text ends the search and follows the log again."""
         self.workers.cancel_group(self, "search")
@@ -319,9 +326,10 @@ class LogView(Rows):
     @work
     async def action_search_next(self, direction: str) -> None:
         """Goes to the next match `up` or `down`; after the last one, to a newly written one or the first."""
-        if (search := self.search).file is None:
-            if search.query.text:  # another log was opened
-                self._search()
+        search = self.search
+        if self._is_other_log:
+            if search.query.text:
+                self.search_for(search.query.text)
             return
         if direction == "down" and not search.running and search.matches[:1] in ([], [self.match]):
             await self._read(search.catch_up)
