@@ -15,7 +15,7 @@ from gmg_tui.cli.grammar import OPTIONS_KEY, CommandGroup, ConfiguredCommand, Sc
 from gmg_tui.cli.printing import note
 from gmg_tui.model import secrets
 from gmg_tui.model.errors import GmgError, suggest
-from gmg_tui.session.options import Opt, Options, Program, complete_session, span
+from gmg_tui.session.options import FloatRange, Opt, Options, Program, complete_session, span
 
 GUIDE = Path(__file__).parents[1] / "guide"
 TOPICS = (
@@ -252,7 +252,7 @@ def why(words: tuple[str, ...], *, stacks: bool, as_json: bool) -> int:
 @click.option("--best", metavar="COLUMN", help="Sort by COLUMN; -COLUMN: smallest first.")
 @click.option(
     "--fail-below",
-    type=click.FloatRange(0, 100),
+    type=FloatRange(0, 100),
     metavar="PCT",
     help="Exit with 1 if another session is more than PCT % slower than the first, beyond the noise.",
 )

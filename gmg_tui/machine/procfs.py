@@ -30,6 +30,16 @@ def read_stat(pid: int) -> list[str]:
     return fields
 
 
+def is_alive(pid: int) -> bool:
+    """Returns True if there is such a process, and it has not ended; a zombie has."""
+    try:
+        return read_stat(pid)[_STATE] not in DEAD_STATES
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    except OSError:
+        return True
+
+
 def read_file(pid: int, name: str, max_bytes: int = -1) -> bytes:
     """Returns the beginning of a file in `/proc/PID`. Raises `OSError` if the process is gone, or another user's."""
     with suppress(ProcessLookupError):  # the first thread has ended

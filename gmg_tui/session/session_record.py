@@ -17,6 +17,7 @@ from gmg_tui.machine import processes
 from gmg_tui.machine.files import open_for_reading
 from gmg_tui.machine.folders import distrust, write_own
 from gmg_tui.machine.marked_processes import find_marked
+from gmg_tui.machine.procfs import is_alive
 from gmg_tui.model import Alert, Checkpoint, JobRecord, Queue, Rank, RunSpec, Session, Snapshot, Worker, summable
 from gmg_tui.model.errors import GmgError, suggest
 from gmg_tui.model.states import Moment, WorkerState
@@ -291,7 +292,7 @@ def await_watchdog(name: str | None, report: Callable[[str], None]) -> SessionEn
     """
     first = entry = find(name, running=False)
     while entry.state == "running" and entry.written == first.written:
-        if entry.is_local and os.path.exists(f"/proc/{entry.record.session.engine_pid}"):
+        if entry.is_local and is_alive(entry.record.session.engine_pid):
             break
         if entry is first:
             report(f"waiting for the end of {entry.name}" + (f" on {entry.host}" if entry.runs_elsewhere else ""))

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -318,12 +319,16 @@ def test_a_lost_sweep_is_cleaned_up_and_resumed(earlier: Callable[..., RunSpec],
     assert entry.record.lost
 
 
+@pytest.mark.process
 def test_the_end_of_a_killed_engine_is_awaited(earlier: Callable[..., RunSpec]) -> None:
     old, texts = earlier(ended=False), list[str]()
     lock = sessions.lock(Path(old.folder))
     assert sessions.await_watchdog("old", texts.append).state == "running", "its engine lives"
-    sessions.write_record(sessions.Record(Session(old, (), 2**22 + 1, time.time(), "0", "id")))
+    ended = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    sessions.write_record(sessions.Record(Session(old, (), ended.pid, time.time(), "0", "id")))  # a zombie
     assert sessions.await_watchdog("old", lambda _: os.close(lock)).state == "lost"
+    ended.wait()
     sessions.write_record(sessions.Record(Session(structs.replace(old, host="n7"), (), 1, time.time(), "0", "id")))
 
     def goes(text: str) -> None:

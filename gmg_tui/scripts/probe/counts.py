@@ -13,6 +13,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from gmg_tui.machine.folders import OpenFolder
+from gmg_tui.machine.procfs import is_alive
 from gmg_tui.model import Checkpoint, Fps, Phase, Shares
 from gmg_tui.scripts.probe import FOLDER_VARIABLES
 from gmg_tui.scripts.probe.folders import MAX_FILES
@@ -195,7 +196,7 @@ def _current(counters: Mapping[str, _Counter]) -> dict[str, _Counter]:
     return {
         name: counter
         for name, counter in counters.items()
-        if counter.words["last_ns"] >= newest_ns or os.path.exists(f"/proc/{name}")
+        if counter.words["last_ns"] >= newest_ns or is_alive(int(name))
     }
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from gmg_tui.machine.files import open_regular
+from gmg_tui.machine.procfs import is_alive
 from gmg_tui.model import Checkpoint
 from gmg_tui.scripts.probe.site import gmg_reports as ring
 
@@ -198,7 +199,7 @@ class Reports:
             records += file.count - before
             if records >= MAX_RECORDS:
                 break
-            if file.count == before and not self.has_room and not os.path.exists(f"/proc/{name.partition('.')[0]}"):
+            if file.count == before and not self.has_room and not is_alive(int(name.partition(".")[0])):
                 self._forget(name, folders[0])
         self.lost = self._past_lost + sum(file.lost for file in self._files.values())
         if metrics or saved:

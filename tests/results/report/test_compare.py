@@ -140,6 +140,7 @@ async def test_a_slower_session_fails_the_command_but_an_equal_one_does_not() ->
     assert "slow: −5.8 % against old (95 %: " in out
     assert json.loads(report("old", "slow", "--json")[0])["changes"][0]["pairs"] == 4
     assert report("old", "--fail-below", "3")[2] == 2
+    assert report("old", "slow", "--fail-below", "nan")[2] == 2
 
 
 def _run(chance: random.Random, mean: float, seconds: int = 120) -> MeasuredRate:
