@@ -30,7 +30,13 @@ _PACKAGE_FOLDERS = "lib/python3*/dist-packages", "local/lib/python3*/dist-packag
 _COMPILERS = "quadrants", "gstaichi", "taichi"
 """Genesis' compiler and its earlier names; each version compiles its own kernels."""
 _FIND_GENESIS = "import importlib.util, sys; sys.exit(importlib.util.find_spec('genesis') is None)"
-_LIBRARY_VARIABLES = "LD_LIBRARY_PATH", "LD_AUDIT", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE"
+_LIBRARY_VARIABLES = (
+    *("PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "LD_LIBRARY_PATH", "LD_AUDIT", "GCONV_PATH"),
+    *("OPENSSL_CONF", "OPENSSL_MODULES", "CUDA_INJECTION64_PATH", "LIBGL_DRIVERS_PATH"),
+    *("VK_ICD_FILENAMES", "VK_DRIVER_FILES", "VK_LAYER_PATH"),
+    *("__EGL_VENDOR_LIBRARY_DIRS", "__EGL_VENDOR_LIBRARY_FILENAMES"),
+)
+"""Variables that name libraries, or files that name them."""
 _PRINT_MAJOR = "import sys; print(sys.version_info[0])"
 _FIND_INSTALLER = """
 import importlib.util as u, os, sysconfig

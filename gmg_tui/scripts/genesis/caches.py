@@ -58,9 +58,10 @@ _MAX_MODULES, _MAX_SOURCE_BYTES = 64, 1 << 20
 
 _CODE_CACHES = (
     *("PYTHONPYCACHEPREFIX", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"),
-    *("NUMBA_CACHE_DIR", "CUDA_CACHE_PATH"),
+    *("NUMBA_CACHE_DIR", "CUDA_CACHE_PATH", "CUPY_CACHE_DIR", "WARP_CACHE_PATH", "JAX_COMPILATION_CACHE_DIR"),
+    *("HF_MODULES_CACHE", "TMPDIR", "HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"),
 )
-"""Variables that name caches of compiled code."""
+"""Variables that name folders where libraries keep code, by default or not."""
 
 
 def mesh_cache(environ: Mapping[str, str], cwd: str = "") -> Path | None:

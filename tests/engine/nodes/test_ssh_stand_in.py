@@ -254,7 +254,7 @@ def test_no_interpreter_is_asked_for_its_imports_before_it_is_known_whose_it_is(
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
-@pytest.mark.parametrize("variable", ["PYTHONPATH", "LD_LIBRARY_PATH"])
+@pytest.mark.parametrize("variable", ["PYTHONPATH", "LD_LIBRARY_PATH", "PATH"])
 async def test_a_node_loads_no_library_of_another_user(variable: str, hosts: NodesSpec, tmp_path: Path) -> None:
     """The placeholder's value is known only there."""
     folder, nobody = tmp_path / "lib-0", pwd.getpwnam("nobody").pw_uid
@@ -284,7 +284,10 @@ async def test_workers_that_start_together_are_each_checked_with_their_own_envir
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
 @pytest.mark.parametrize(
     "variable",
-    ["GS_CACHE_FILE_PATH", "QD_OFFLINE_CACHE_FILE_PATH", "XDG_CACHE_HOME", "PYTHONPYCACHEPREFIX", "TRITON_CACHE_DIR"],
+    [
+        *("GS_CACHE_FILE_PATH", "QD_OFFLINE_CACHE_FILE_PATH", "XDG_CACHE_HOME"),
+        *("PYTHONPYCACHEPREFIX", "TRITON_CACHE_DIR", "TMPDIR", "HOME"),
+    ],
 )
 def test_no_cache_of_another_user_is_loaded_on_a_node(variable: str, tmp_path: Path) -> None:
     """Genesis unpickles meshes. The first worker makes a cache that others could make."""
