@@ -85,6 +85,7 @@ def _may_be_code(link: Path) -> bool:
     """True if a link can be imported."""
     if not link.name.partition(".")[0].isidentifier():
         return False
-    if os.path.isdir(link):
-        return any(file.suffix in _CODE_SUFFIXES for file in islice(link.iterdir(), _MAX_ENTRIES))
+    if os.path.isdir(link):  # perhaps a namespace package (PEP 420), with packages only
+        files = chain(link.iterdir(), link.glob("*/*"))
+        return any(file.suffix in _CODE_SUFFIXES for file in islice(files, _MAX_ENTRIES))
     return link.suffix in _CODE_SUFFIXES and os.path.exists(link)

@@ -27,17 +27,20 @@ def test_code_is_found_wherever_links_and_metadata_lead(tmp_path: Path) -> None:
     (site / "broken-1.dist-info" / "direct_url.json").write_text("[]")
     (code := tmp_path / "walking").mkdir()
     (code / "walk.py").touch()
+    (spaced := tmp_path / "namespace" / "core").mkdir(parents=True)
+    (spaced / "core.py").touch()
     (data := tmp_path / "data").mkdir()
     (script := tmp_path / "script").mkdir()
     (script / ".#sim.py").symlink_to("alice@host.4711:1764359999")  # as Emacs locks files
     for link, target in (("walks", code), ("data", data), ("module.py", code / "walk.py"), ("gone", tmp_path / "gone")):
         (script / link).symlink_to(target)
     (site / "package").symlink_to(code)
+    (script / "spaced").symlink_to(spaced.parent)
     paths = import_paths_of(str(python), str(script), None, {})
     linked = {path for path in paths if Path(path).is_symlink() or "node" in path or "our" in path or ".." in path}
     assert linked == {
         *("/only/on/a/node", f"{site}/../relative", "/our code", f"{site}/package"),
-        *(f"{script}/walks", f"{script}/module.py"),
+        *(f"{script}/walks", f"{script}/module.py", f"{script}/spaced"),
     }
     assert {str(site), sys.base_prefix} <= {*paths}
     assert str(code) in import_paths_of(str(python), str(tmp_path), "walking", {})
