@@ -74,11 +74,14 @@ def _installed(site: str) -> "list[str]":
 
 def _read(path: Path) -> str:
     """Returns the beginning of a regular file: another user may have made a pipe, or a huge one. Raises `OSError`."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    found = os.open(path, os.O_PATH | os.O_CLOEXEC)  # merely opening a device may have side effects
+    try:
+        if not stat.S_ISREG(os.fstat(found).st_mode):
             raise OSError(f"{path} is not a regular file")
-        return file.read(_MAX_FILE_BYTES).decode("utf-8", "surrogateescape")
+        with Path(f"/proc/self/fd/{found}").open("rb") as file:
+            return file.read(_MAX_FILE_BYTES).decode("utf-8", "surrogateescape")
+    finally:
+        os.close(found)
 
 
 def _may_be_code(link: Path) -> bool:
