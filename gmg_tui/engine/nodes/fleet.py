@@ -73,6 +73,8 @@ class Fleet:
         self._launcher = _make_launcher(nodes, cpu=spec.cpu is not None)
         self._nodes: dict[str, Node] = {}
         self._are_all_gone = False
+        self._awaited_since: dict[str, float] = {}
+        """The nodes that the session waits for or uses, each with the monotonic time since which it does."""
         self._replaces: tuple[str, ...] = ()
         """IDs of the session's earlier engines, newest first."""
         self._owners: tuple[str, ...] = ()
@@ -219,13 +221,18 @@ class Fleet:
             for slot in self._slots.values()
             if (not slot.drained if is_queue else slot.worker is not None and not slot.worker.state.ended)
         }
-        nodes = self._nodes.values()
-        limit_s = max(_GIVE_UP_S, orphan_end_s(self.spec))
-        away = [node for node in nodes if node.gone or now - node.received_at >= limit_s]
-        are_awaited_away = bool(awaited) and awaited <= {node.name for node in away}
-        if self._slots and not self._are_all_gone and (are_awaited_away or all(node.gone for node in nodes)):
-            self._are_all_gone = True
-            self.on_all_gone(f"no node is left: {away[0].gone or f'{away[0].name} {away[0].unavailable}'}")
+        self._awaited_since = {name: self._awaited_since.get(name, now) for name in awaited}
+        limit_s, nodes = max(_GIVE_UP_S, orphan_end_s(self.spec)), self._nodes
+        given_up = [
+            nodes[name]
+            for name, since in self._awaited_since.items()
+            if nodes[name].gone or now - max(since, nodes[name].received_at) >= limit_s
+        ]
+        gone = [node for node in nodes.values() if node.gone]
+        is_any_left = len(gone) < len(nodes) and not (awaited and len(given_up) == len(awaited))
+        if self._slots and not is_any_left and not self._are_all_gone:
+            self._are_all_gone, node = True, (given_up or gone)[0]
+            self.on_all_gone(f"no node is left: {node.gone or f'{node.name} {node.unavailable}'}")
 
     def left_s(self, slots: Iterable[str], left_at: float) -> float:
         """Returns the seconds for which a job may still run on these slots, where an engine left it at a Unix time.

@@ -175,12 +175,22 @@ async def test_a_session_ends_once_all_that_it_waits_for_has_not_answered_for_an
     fleet._slots = {**fleet._slots, "n3/cpu0": EngineSlot(Slot("n3/cpu0", node="n3"), 0, 2)}
     fleet._slots["n3/cpu0"].worker = MagicMock(state=WorkerState.WAITING)
     never.received_at = now - 3590.0
+    fleet._check_any_left(now - 3590.0)
     for later_s in (0.0, 20.0, 40.0):
         fleet._nodes["n1"].received_at = now + later_s
         fleet._nodes["n2"].check(now + later_s, delayed_s=0.0)
         fleet._check_any_left(now + later_s)
         assert len(ends) == (0 if is_left or not later_s else 1), later_s
-    assert all(text.startswith("no node is left: n2 lost since ") for text in ends)
+    assert all(
+        text.startswith(("no node is left: n2 lost since ", "no node is left: n3 has not answered")) for text in ends
+    )
+    fleet._are_all_gone, ended = False, [*ends]
+    for engine_slot in fleet._slots.values():
+        engine_slot.worker, engine_slot.drained = None, True
+    fleet._check_any_left(now + 50.0)
+    fleet._slots["n2/cpu0"].worker, fleet._slots["n2/cpu0"].drained = MagicMock(state=WorkerState.WAITING), False
+    fleet._check_any_left(now + 60.0)
+    assert ends == ended, "it has not waited for the node meanwhile"
 
 
 _FEWER = """
