@@ -31,9 +31,9 @@ def read_stat(pid: int) -> list[str]:
 
 
 def is_alive(pid: int) -> bool:
-    """Returns True if there is such a process, and it has not ended; a zombie has."""
+    """Returns True if there is such a process, and its first thread has not ended; a zombie's has."""
     try:
-        return read_stat(pid)[_STATE] not in DEAD_STATES
+        return _read_fields(f"/proc/{pid}")[_STATE] not in DEAD_STATES
     except (FileNotFoundError, ProcessLookupError):
         return False
     except OSError:

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import fcntl
 import io
 import logging
 import os
@@ -112,9 +113,10 @@ def test_a_disk_error_on_close_does_not_affect_other_logs(
     close = os.close
 
     def refuse(file: int) -> None:
-        name = Path(f"/proc/self/fd/{file}").readlink().name
+        is_bad = Path(f"/proc/self/fd/{file}").readlink().name == "bad.log"
+        is_open = fcntl.fcntl(file, fcntl.F_GETFL) & os.O_APPEND
         close(file)
-        if name.endswith("bad.log"):
+        if is_bad and is_open:
             raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
     monkeypatch.setattr(os, "close", refuse)

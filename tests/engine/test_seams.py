@@ -327,6 +327,8 @@ def test_a_job_that_loses_its_slots_again_and_again_waits_longer_each_time_and_o
     assert board.next().job == 2
     assert board.wait_reason(1) == "for 5:00: no slot"
     now += 301.0
+    assert board.next().job == 2, "others come first"
+    queue.occupy(2)
     assert board.next().job == 1
     assert board.hold(1, "no slot", was_healthy=True) == 0.0
     board.judge(engine_slot, MagicMock(state=WorkerState.FINISHED, task=MagicMock(job=1)))

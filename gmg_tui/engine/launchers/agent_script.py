@@ -86,10 +86,11 @@ def agent_script() -> str:
     """
     python = AGENT_COMMAND[0]
     folders = [folder for folder in os.get_exec_path() if _PLAIN_PATH.fullmatch(folder)]
-    trusted = _marks(python, gmg_tui.__file__, *import_paths_of(python, "", None, os.environ))
+    named = ownership.trusted_owners(*import_paths_of(python, "", None, os.environ))
+    trusted = ownership.marks([*ownership.owners(python, gmg_tui.__file__), *named])
     values = {
         "OWNERS": _listed(trusted),
-        "SEARCHED": _listed(_marks(*folders)),
+        "SEARCHED": _listed(ownership.marks(ownership.trusted_owners(*folders))),
         "FOLDERS": shlex.quote(":".join(["", *folders, ""])),
         "PYTHON": shlex.quote(python),
         "COMMAND": shlex.join(AGENT_COMMAND),
@@ -97,10 +98,6 @@ def agent_script() -> str:
     }
     lines = " ".join(map(str.strip, _SCRIPT.split("\n"))).strip()
     return re.sub("|".join(values), lambda match: values[match[0]], lines)
-
-
-def _marks(*paths: str) -> list[str]:
-    return ownership.marks(ownership.owners(*paths))
 
 
 def _listed(marks: list[str]) -> str:

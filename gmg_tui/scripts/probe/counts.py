@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import sys
 import time
 from collections import deque
@@ -27,6 +28,8 @@ _PAUSE_TOLERANCE_S = 3.0
 _MIN_RATE_S = 1.0
 """Minimum seconds of measurement before a rate can be the peak."""
 MAX_PROCESSES = 64
+_PID = re.compile(r"[1-9]\d{0,9}", re.ASCII)
+"""A process's file: one for each process, as each is looked up while it may have ended."""
 _MAX_MOMENTS = 256
 """Maximum number of counts to keep of a process: about one a second is needed, for some seconds."""
 MAX_READS = 4
@@ -300,7 +303,7 @@ class Counts:
     def _find_files(self, folder: int) -> None:
         with contextlib.suppress(OSError), os.scandir(folder) as entries:  # it may have been removed
             for entry in islice(entries, MAX_FILES):
-                if not (entry.name.isascii() and entry.name.isdecimal()):
+                if _PID.fullmatch(entry.name) is None:
                     self.reports.add(entry.name)
                 elif len(self._counters) < MAX_PROCESSES:
                     self._counters.setdefault(entry.name, _Counter())

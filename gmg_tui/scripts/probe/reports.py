@@ -24,6 +24,7 @@ _MIN_DURATION_S = 10.0
 """Seconds of reports that prove work."""
 _MAX_STEP = 2**62
 _NUMBER = rb" (\d{1,19})"
+_RING = re.compile(rf"[1-9]\d{{0,9}}{re.escape(ring.SUFFIX)}", re.ASCII)
 _SAVED_LINE = re.compile(rb"(state|export) (-1|\d{1,19})" + 4 * _NUMBER + rb" ((?:[0-9a-f]{2}){1,4096})")
 
 
@@ -177,8 +178,7 @@ class Reports:
 
     def add(self, name: str) -> None:
         """Adds the file `name` if it can be a process's ring."""
-        pid, _, suffix = name.partition(".")
-        if pid.isdecimal() and f".{suffix}" == ring.SUFFIX and name not in self._files and self.has_room:
+        if _RING.fullmatch(name) and name not in self._files and self.has_room:
             self._files[name] = ReportFile()
 
     def read(self, *folders: int) -> tuple[list[Metric], list[Checkpoint]]:

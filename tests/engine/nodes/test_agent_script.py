@@ -192,6 +192,9 @@ def test_no_program_is_searched_in_another_users_folder(tmp_path: Path, monkeypa
     assert searched() == ["us"]
     script = _script()
     assert searched() == ["venv", "us", "two words"], "its owner is trusted there, too"
+    tmp_path.chmod(0o1777)
+    script = _script()
+    assert searched() == ["us"], "except where all users may have made what was missing here"
 
 
 def test_the_owner_of_a_folder_in_path_is_not_trusted_with_the_interpreter(
