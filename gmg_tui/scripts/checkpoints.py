@@ -34,7 +34,7 @@ from gmg_tui.model.curves import is_training_loss
 _MAX_SEARCH_S = 5.0
 """Seconds to search for a renamed file, among any number of other users' files."""
 _DISK_ERRORS = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH}
-_KERNEL_FOLDERS = {"proc", "sys"}
+_KERNEL_FOLDERS = ("proc",), ("sys",)
 """Folders below the root where no script saves."""
 _MAX_SKEW_S = 600.0
 """Difference allowed between the clocks of a node and of a disk."""
@@ -163,7 +163,7 @@ def absence(checkpoints: Iterable[Checkpoint]) -> OSError | None:
     """
     errors = list[OSError]()
     for path in (Path(checkpoint.path) for checkpoint in checkpoints):
-        if path.parts[1] in _KERNEL_FOLDERS or _is_of_another_user(path):
+        if path.parts[1:2] in _KERNEL_FOLDERS or _is_of_another_user(path):
             continue
         try:
             path.parent.stat()

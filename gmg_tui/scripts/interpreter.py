@@ -32,11 +32,13 @@ _COMPILERS = "quadrants", "gstaichi", "taichi"
 _FIND_GENESIS = "import importlib.util, sys; sys.exit(importlib.util.find_spec('genesis') is None)"
 _LIBRARY_VARIABLES = (
     *("PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "LD_LIBRARY_PATH", "LD_AUDIT", "GCONV_PATH"),
-    *("OPENSSL_CONF", "OPENSSL_MODULES", "CUDA_INJECTION64_PATH", "LIBGL_DRIVERS_PATH"),
-    *("VK_ICD_FILENAMES", "VK_DRIVER_FILES", "VK_LAYER_PATH"),
-    *("__EGL_VENDOR_LIBRARY_DIRS", "__EGL_VENDOR_LIBRARY_FILENAMES"),
+    *("OPENSSL_CONF", "OPENSSL_MODULES", "OMP_TOOL_LIBRARIES", "NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN"),
+    *("CUDA_HOME", "CUDA_PATH", "CUDA_INJECTION64_PATH", "TRITON_PTXAS_PATH", "CC", "CXX"),
+    *("VK_ICD_FILENAMES", "VK_DRIVER_FILES", "VK_ADD_DRIVER_FILES", "VK_LAYER_PATH", "VK_ADD_LAYER_PATH"),
+    *("__EGL_VENDOR_LIBRARY_DIRS", "__EGL_VENDOR_LIBRARY_FILENAMES", "LIBGL_DRIVERS_PATH", "GBM_BACKENDS_PATH"),
+    *("OCL_ICD_VENDORS", "PXR_PLUGINPATH_NAME"),
 )
-"""Variables that name libraries, or files that name them."""
+"""Variables that name programs and libraries, or files that name them."""
 _PRINT_MAJOR = "import sys; print(sys.version_info[0])"
 _FIND_INSTALLER = """
 import importlib.util as u, os, sysconfig

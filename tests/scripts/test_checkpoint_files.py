@@ -426,6 +426,7 @@ def test_only_a_disk_that_does_not_work_keeps_a_job_from_its_start(
     (broken := tmp_path / "broken.pt").touch()
     claims = [Checkpoint(str(path), 1.0) for path in (tmp_path / "file" / "x.pt", broken)]
     assert absence([Checkpoint("/proc/self/mem", 1.0)]) is None
+    assert absence([Checkpoint("/", 1.0)]) is not None
     error = absence(claims[:1])
     assert error is not None
     assert not is_disk_error(error)

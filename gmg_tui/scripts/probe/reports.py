@@ -137,7 +137,12 @@ class SavedFiles:
     def _checkpoint(self, match: re.Match[bytes]) -> Checkpoint | None:
         size_bytes, env_steps, inode, mtime_ns, at_ns = map(int, match.groups()[1:6])
         path = bytes.fromhex(match[7].decode())
-        if path[:1] != b"/" or b"\0" in path or max(env_steps, inode, mtime_ns, size_bytes) >= _MAX_STEP:
+        if (
+            path[:1] != b"/"
+            or not path.strip(b"/")
+            or b"\0" in path
+            or max(env_steps, inode, mtime_ns, size_bytes) >= _MAX_STEP
+        ):
             return None
         now = time.monotonic()
         saved = round(time.time() - (now - min(at_ns / 1e9, now)), 3)

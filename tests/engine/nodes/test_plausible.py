@@ -83,7 +83,10 @@ def test_no_list_is_longer_than_what_an_agent_has() -> None:
             ("/a/.b/..c/m..pt", "", True),
             ("/\n/m.pt", "", True),
         ),
-        *((path, "", False) for path in ("m.pt", "/a/../m.pt", "/..", "/../m.pt", "/a/./m.pt", "/\n/../m.pt", "/a/..")),
+        *(
+            (path, "", False)
+            for path in ("m.pt", "/", "//", "/a/../m.pt", "/..", "/../m.pt", "/a/./m.pt", "/\n/../m.pt", "/a/..")
+        ),
     ],
 )
 def test_a_checkpoint_is_limited_in_bytes_and_does_not_go_up(path: str, progress: str, is_kept: bool) -> None:
