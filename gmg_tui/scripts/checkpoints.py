@@ -274,6 +274,8 @@ def _defect(path: str, checkpoint: Checkpoint, trust: Trust) -> str | None:
             is_saved_file = status.st_ino == checkpoint.inode and _is_unchanged(status, checkpoint)
             if not is_saved_file and status.st_mtime < checkpoint.saved - _MAX_SKEW_S:
                 return "is another file, written earlier"
+            if not is_saved_file and checkpoint.node and checkpoint.size_bytes is None:
+                return f"is another file than {checkpoint.node} has reported"
             is_zip = file.read(2) == b"PK"  # `torch.save` and Stable-Baselines3; the ZIP directory is at the end
             is_right_size = status.st_size and status.st_size == (checkpoint.size_bytes or status.st_size)
             is_later_zip = is_zip and status.st_mtime_ns > checkpoint.mtime_ns > 0  # its size is unknown

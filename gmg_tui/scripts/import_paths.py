@@ -46,10 +46,10 @@ def import_paths(folder: str, module: str, environ: "Mapping[str, str]") -> "lis
 
 def _links(folder: str) -> "list[str]":
     """Returns the links in a folder that can be imported."""
+    links: list[Path] = []
     with suppress(OSError), os.scandir(folder) as entries:
-        links = [Path(entry.path) for entry in islice(entries, _MAX_ENTRIES) if entry.is_symlink()]
-        return [str(link) for link in links if _may_be_code(link)]
-    return []
+        links += [Path(entry.path) for entry in islice(entries, _MAX_ENTRIES) if entry.is_symlink()]
+    return [str(link) for link in links if _may_be_code(link)]
 
 
 def _installed(site: str) -> "list[str]":
@@ -85,10 +85,25 @@ def _read(path: Path) -> str:
 
 
 def _may_be_code(link: Path) -> bool:
-    """True if a link can be imported."""
-    if not link.name.partition(".")[0].isidentifier():
+    """True if a link can be imported, or may be in time: others may fill a folder that all users can write to."""
+    if not link.name.partition(".")[0].isidentifier() or link.suffix not in ("", *_CODE_SUFFIXES):
         return False
-    if os.path.isdir(link):  # perhaps a namespace package (PEP 420), with packages only
-        files = chain(link.iterdir(), link.glob("*/*"))
+    try:
+        next_path, target = Path(link.parent, os.readlink(link)), Path(os.path.realpath(link))  # noqa: PTH115
+        if any(map(_is_public, [*next_path.parents, *target.parents])):
+            return True
+        if link.suffix or not os.path.isdir(link):
+            return bool(link.suffix) and os.path.exists(link)
+        files = chain(link.iterdir(), link.glob("*/*"))  # it may be a namespace package (PEP 420), with packages only
         return any(file.suffix in _CODE_SUFFIXES for file in islice(files, _MAX_ENTRIES))
-    return link.suffix in _CODE_SUFFIXES and os.path.exists(link)
+    except OSError:  # its owner may show it only later
+        return True
+
+
+def _is_public(folder: Path) -> bool:
+    """True for a folder where users create files who do not trust each other (see `ownership.is_public_folder`)."""
+    try:
+        mode = folder.stat().st_mode
+    except OSError:
+        return False
+    return bool(mode & stat.S_IWOTH or (mode & stat.S_ISVTX and mode & stat.S_IWGRP))

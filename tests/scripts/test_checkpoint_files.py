@@ -402,6 +402,15 @@ def _reason(saved: tuple[Checkpoint, ...], trust: Trust = _TRUST) -> str:
     return found.removeprefix(f"it started from the beginning: {saved[-1].path} ") if isinstance(found, str) else ""
 
 
+def test_a_node_cannot_claim_any_file_that_is_written_later(tmp_path: Path) -> None:
+    (path := tmp_path / "metrics.csv").write_text("step,reward")
+    for node, inode, reason in (
+        *(("", 1, ""), ("n1", path.stat().st_ino, "")),
+        ("n1", 1, "is another file than n1 has reported"),
+    ):
+        assert _reason((Checkpoint(str(path), 1.0, None, inode, node=node),)) == reason
+
+
 def test_checkpoints_absence_unless_their_folder_shows_that_they_were_removed(tmp_path: Path) -> None:
     kept, removed = tmp_path / "kept.pt", tmp_path / "removed.pt"
     unmounted, loop = tmp_path / "disk" / "x.pt", tmp_path / "loop.pt"

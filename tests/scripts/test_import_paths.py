@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gmg_tui.model.errors import GmgError
+from gmg_tui.scripts import import_paths
 from gmg_tui.scripts.interpreter import import_paths_of
 
 
@@ -41,6 +42,7 @@ def test_code_is_found_wherever_links_and_metadata_lead(tmp_path: Path) -> None:
     assert linked == {
         *("/only/on/a/node", f"{site}/../relative", "/our code", f"{site}/package"),
         *(f"{script}/walks", f"{script}/module.py", f"{script}/spaced"),
+        *(f"{script}/data", f"{script}/gone"),  # in `/tmp`, they may lead to code in time
     }
     assert {str(site), sys.base_prefix} <= {*paths}
     assert str(code) in import_paths_of(str(python), str(tmp_path), "walking", {})
@@ -54,3 +56,26 @@ def test_code_is_found_wherever_links_and_metadata_lead(tmp_path: Path) -> None:
         import_paths_of("/missing/python", str(tmp_path), None, {})
     with pytest.raises(GmgError, match="/bin/false does not say"):
         import_paths_of("/bin/false", str(tmp_path), None, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "counts"),
+    [
+        *(("data", "data", False), ("wandb", "scratch/us", True), ("wandb", "scratch/ours", True)),
+        *(("walk.py", "scratch/walk.py", True), ("walk.py", "gone.py", False), ("data.csv", "scratch/x", False)),
+        *(("gone", "gone", False), ("my-runs", "scratch/us", False), ("core.cpython-311.so", "scratch/core.so", True)),
+        ("wandb", "link", True),
+    ],
+)
+def test_a_link_into_a_folder_of_all_users_counts_whatever_is_there(
+    name: str, target: str, counts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user could hide it, or add it later."""
+    monkeypatch.setattr(import_paths, "_is_public", lambda folder: folder.name == "scratch")
+    for folder in ("data", "scratch/ours"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "link").symlink_to("scratch/us")
+    path = tmp_path / "folder" / name
+    path.parent.mkdir()
+    path.symlink_to(tmp_path / target)
+    assert import_paths._may_be_code(path) is counts

@@ -2,13 +2,22 @@
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from gmg_tui.machine.folders import distrust, make_private
 from gmg_tui.machine.ownership import MISSING, changed_owner, refusal_of_any
 from gmg_tui.model import AgentSpec, RunSpec
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis import caches
-from gmg_tui.scripts.interpreter import code_paths, import_paths_of, library_paths, script_folder, start_paths
+from gmg_tui.scripts.interpreter import (
+    argument_paths,
+    code_paths,
+    import_paths_of,
+    library_paths,
+    script_folder,
+    start_paths,
+)
 
 
 def check_code(spec: RunSpec, env: Mapping[str, str], library_owners: Iterable[str] = ()) -> None:
@@ -32,19 +41,29 @@ def _refusal_on_node(
     spec: RunSpec, agent: AgentSpec, env: Mapping[str, str], library_owners: tuple[str, ...]
 ) -> str | None:
     module, environ = spec.script if spec.module else None, os.environ | env
+    _make_linked(agent.import_paths)
     reason = (
         refusal_of_any(code_paths(spec), agent.owners)
         or refusal_of_any((spec.cwd,), (*agent.owners, *agent.cwd_owners))
-        or refusal_of_any(agent.import_paths, agent.owners, optional=True)
+        or refusal_of_any((*argument_paths(spec), *agent.import_paths), agent.owners, optional=True)
         or refusal_of_any(library_paths(env), (*agent.owners, *library_owners), optional=True)
     )
     if reason is not None:
         return reason
     caches.make_caches(environ, spec.cwd)
     imports = import_paths_of(spec.python, script_folder(spec), module, environ)  # only now: this runs the interpreter
+    _make_linked(imports)
     return refusal_of_any(imports, (*agent.owners, *library_owners), optional=True) or refusal_of_any(
         map(str, caches.cache_folders(environ, spec.cwd)), agent.owners, optional=True
     )
+
+
+def _make_linked(paths: Iterable[str]) -> None:
+    """Tries to create the missing folders to which links lead that another user could create first."""
+    for target in (Path(path).resolve() for path in paths if os.path.islink(path) and not os.path.exists(path)):
+        with suppress(OSError):
+            if not target.suffix and distrust(target) is not None:
+                make_private(target)
 
 
 def _absence(path: str) -> str | None:

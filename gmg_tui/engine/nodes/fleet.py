@@ -127,7 +127,8 @@ class Fleet:
         texts = (path for path in imports if path == path.encode(errors="replace").decode())
         self._import_paths = tuple(filter(os.path.exists, texts))
         caches = map(str, cache_folders(os.environ | spec.env, spec.cwd))
-        named = trusted_owners(*self._import_paths, *interpreter.library_paths(spec.env), *caches)
+        libraries = *interpreter.argument_paths(spec), *interpreter.library_paths(spec.env)
+        named = trusted_owners(*self._import_paths, *libraries, *caches)
         self._owners = tuple(marks([*owners(*interpreter.code_paths(spec)), *named]))
         self._cwd_owners = tuple(marks(owners(spec.cwd)))
 

@@ -98,6 +98,8 @@ def _drafts(settings: Settings, source: str, sets: _Grid) -> Iterator[_Draft]:
         values |= {key: value for key, value in settings.defaults.items() if key not in values}
         return _Draft(name, {key: as_storable(value) for key, value in values.items()}, place)
 
+    if len(experiments) > MAX_JOBS:
+        raise GmgError(f"{source} has {len(experiments):,} experiments; give at most {MAX_JOBS:,}")
     # Without a grid, single values of --set change the experiments and add no job.
     if settings.grid or len(fixed) < len(sets) or not experiments:
         grid = {**(settings.grid or {}), **sets}

@@ -238,6 +238,29 @@ def test_a_library_that_is_missing_in_another_users_folder_may_yet_be_made(tmp_p
         check({})
 
 
+@pytest.mark.process
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+@pytest.mark.parametrize("way", ["link", "launcher"])
+def test_no_code_of_another_user_is_run_by_a_link_or_a_launcher(way: str, tmp_path: Path) -> None:
+    """The folder of a link that may be imported, and is missing, is made before another user can make it."""
+    for name in ("scratch", "home"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "scratch").chmod(0o1777)
+    target = tmp_path / "scratch" / "us"
+    (script := tmp_path / "home" / "job.py").touch()
+    (script.parent / "wandb").symlink_to(target / "wandb")
+    args = (str(target / "train.py"),) if way == "launcher" else ()
+    spec = structs.replace(spec_for(script=str(script), agent=AgentSpec("n1", "s", "id")), args=args)
+    if way == "link":
+        check_code(spec, {})
+        assert target.stat().st_mode & 0o777 == 0o700
+    else:
+        target.mkdir()
+    shutil.chown(target, "nobody")
+    with pytest.raises(GmgError, match=f"{target} belongs to nobody here"):
+        check_code(spec, {})
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
 @pytest.mark.parametrize("theirs", ["python", "lib"])
 def test_no_interpreter_is_asked_for_its_imports_before_it_is_known_whose_it_is(theirs: str, tmp_path: Path) -> None:
