@@ -57,11 +57,13 @@ def _describe_all(processes: tuple[GpuProcess, ...], described: dict[int, GpuPro
 
 
 def _describe(process: GpuProcess) -> GpuProcess:
-    pid, command, user = process.pid, "", None
+    pid, command, user, session = process.pid, "", None, None
     if (proc := read(pid)) is None:  # the process has ended, or its PID is unknown here
         return process
     with suppress(OSError):  # another user's may be hidden
-        user = user_name(os.stat(f"/proc/{pid}").st_uid)  # noqa: PTH116 - as fast as the rest
+        uid = os.stat(f"/proc/{pid}").st_uid  # noqa: PTH116 - as fast as the rest
+        user = user_name(uid)
+        session = _session(pid) if uid == os.getuid() else None  # root could read another user's
         command = command_line(pid)
     name, program = command_name(pid), os.path.basename(command.partition(" ")[0])  # noqa: PTH119 - not a path here
     return structs.replace(
@@ -70,12 +72,12 @@ def _describe(process: GpuProcess) -> GpuProcess:
         age_s=time.clock_gettime(time.CLOCK_BOOTTIME) - proc.started_ticks / TICKS_PER_S,
         command=_clean(command),
         user=user,
-        session=_session(pid),
+        session=session,
     )
 
 
 def _session(pid: int) -> str | None:
-    """Returns the session in a process's environment; None if it has none, or is another user's."""
+    """Returns the session in a process's environment; None if it has none."""
     with suppress(OSError):
         name = _clean(read_variable(pid, "GMG_SESSION"))
         return name and name[:_MAX_SESSION_CHARS]
