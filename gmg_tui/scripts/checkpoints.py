@@ -3,6 +3,7 @@
 import errno
 import math
 import os
+import re
 import socket
 import stat
 import time
@@ -36,6 +37,8 @@ _MAX_SEARCH_S = 5.0
 _DISK_ERRORS = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH}
 _KERNEL_FOLDERS = ("proc",), ("sys",)
 """Folders below the root where no script saves."""
+_ANY_HOST = "autofs", "-hosts"
+_OCTAL = re.compile(r"\\([0-7]{3})")
 _MAX_SKEW_S = 600.0
 """Difference allowed between the clocks of a node and of a disk."""
 
@@ -154,6 +157,30 @@ def newest_intact(checkpoints: Sequence[Checkpoint], trust: Trust) -> Checkpoint
             reasons.setdefault(checkpoint.path, reason)
     newest = checkpoints[-1].path
     return f"it started from the beginning: {newest} {reasons.get(newest, 'was replaced')}"
+
+
+def on_known_disks(checkpoints: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
+    """Returns the checkpoints without those that a node has reported in a folder such as `/net`, if not mounted yet.
+
+    Looking there would mount the disk of any host, perhaps of the node itself (autofs(5), the map `-hosts`).
+    """
+    mounts = _mounts()
+    return tuple(
+        checkpoint
+        for checkpoint in checkpoints
+        if not checkpoint.node
+        or next((mounts[folder] for folder in Path(checkpoint.path).parents if folder in mounts), None) != _ANY_HOST
+    )
+
+
+def _mounts() -> dict[Path, tuple[str, str]]:
+    """Returns the types and sources of mounts by mount point, the topmost each (proc_pid_mountinfo(5))."""
+    mounts = {}
+    for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():
+        mount, _, kind = line.partition(" - ")
+        folder = _OCTAL.sub(lambda code: chr(int(code[1], 8)), mount.split(" ")[4])
+        mounts[Path(folder)] = kind.split(" ")[0], kind.split(" ")[1]
+    return mounts
 
 
 def absence(checkpoints: Iterable[Checkpoint]) -> OSError | None:

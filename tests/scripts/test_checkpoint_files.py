@@ -22,7 +22,15 @@ from gmg_tui.model import (
     merge_checkpoints,
 )
 from gmg_tui.model.attempt import MAX_CHECKPOINTS, add_checkpoints
-from gmg_tui.scripts.checkpoints import Trust, absence, before_nan, is_disk_error, newest_intact, without
+from gmg_tui.scripts.checkpoints import (
+    Trust,
+    absence,
+    before_nan,
+    is_disk_error,
+    newest_intact,
+    on_known_disks,
+    without,
+)
 
 _TRUST = Trust()
 
@@ -409,6 +417,28 @@ def test_a_node_cannot_claim_any_file_that_is_written_later(tmp_path: Path) -> N
         ("n1", 1, "is another file than n1 has reported"),
     ):
         assert _reason((Checkpoint(str(path), 1.0, None, inode, node=node),)) == reason
+
+
+def test_no_hosts_disk_is_mounted_because_a_node_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its checkpoint would be the node's own code."""
+    lines = (
+        "22 1 0:20 / / rw - ext4 /dev/sda1 rw",
+        "30 22 0:30 / /net rw shared:1 - autofs -hosts rw,fd=7",
+        r"31 30 0:31 / /net/our\040host rw shared:2 master:1 - nfs4 our:/ rw",
+        "32 22 0:32 / /scratch rw - autofs /etc/auto.scratch rw,fd=8",
+    )
+    read_text = Path.read_text
+    monkeypatch.setattr(
+        Path,
+        "read_text",
+        lambda path, **more: "\n".join(lines) if path.name == "mountinfo" else read_text(path, **more),
+    )
+    for path, is_kept in (
+        *(("/net/evil/x/model.pt", False), ("/net/our host/x/model.pt", True)),
+        *(("/scratch/us/model.pt", True), ("/home/us/model.pt", True)),
+    ):
+        assert bool(on_known_disks([Checkpoint(path, 1.0, node="n1")])) is is_kept
+        assert on_known_disks([Checkpoint(path, 1.0)])
 
 
 def test_checkpoints_absence_unless_their_folder_shows_that_they_were_removed(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gmg_tui.machine.folders import distrust, make_private
-from gmg_tui.machine.ownership import MISSING, changed_owner, refusal_of_any
+from gmg_tui.machine.ownership import MISSING, changed_owner, refusal, refusal_of_any
 from gmg_tui.model import AgentSpec, RunSpec
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts.genesis import caches
@@ -45,7 +45,8 @@ def _refusal_on_node(
     reason = (
         refusal_of_any(code_paths(spec), agent.owners)
         or refusal_of_any((spec.cwd,), (*agent.owners, *agent.cwd_owners))
-        or refusal_of_any((*argument_paths(spec), *agent.import_paths), agent.owners, optional=True)
+        or refusal_of_any(argument_paths(spec), agent.owners, optional=True)
+        or _import_refusal(agent, agent.import_paths)
         or refusal_of_any(library_paths(env), (*agent.owners, *library_owners), optional=True)
     )
     if reason is not None:
@@ -53,9 +54,18 @@ def _refusal_on_node(
     caches.make_caches(environ, spec.cwd)
     imports = import_paths_of(spec.python, script_folder(spec), module, environ)  # only now: this runs the interpreter
     _make_linked(imports)
-    return refusal_of_any(imports, (*agent.owners, *library_owners), optional=True) or refusal_of_any(
+    return _import_refusal(agent, imports, library_owners) or refusal_of_any(
         map(str, caches.cache_folders(environ, spec.cwd)), agent.owners, optional=True
     )
+
+
+def _import_refusal(agent: AgentSpec, paths: Iterable[str], owners: tuple[str, ...] = ()) -> str | None:
+    """Returns the first `refusal` of one of the import paths, each trusted with its own owners on the session's machine."""
+    trusted = (*agent.owners, *owners)
+    refusals = (
+        refusal(Path(path), (*trusted, *agent.import_paths.get(path, ())), optional=True) for path in sorted({*paths})
+    )
+    return next(filter(None, refusals), None)
 
 
 def _make_linked(paths: Iterable[str]) -> None:

@@ -35,7 +35,7 @@ from gmg_tui.machine.processes import Scans
 from gmg_tui.model import Checkpoint, Gpu, Session, Slot
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import probe, torchrun
-from gmg_tui.scripts.checkpoints import Trust, absence, is_disk_error, newest_intact, relocate
+from gmg_tui.scripts.checkpoints import Trust, absence, is_disk_error, newest_intact, on_known_disks, relocate
 from gmg_tui.scripts.genesis import caches
 from gmg_tui.scripts.genesis.caches import PhaseTimes, ScriptTimes
 from gmg_tui.scripts.genesis.environ import Environment, thread_share, worker_environment
@@ -319,8 +319,10 @@ class LocalHost:
         """
         if not task.resume_args or not task.checkpoints:
             return None, None
-        saved, disk, until = task.checkpoints, "the disk with the checkpoints", time.monotonic() + _DISK_TIMEOUT_S
-        was_away = False
+        saved, disk = on_known_disks(task.checkpoints), "the disk with the checkpoints"
+        if not saved:
+            return None, f"it started from the beginning: {task.checkpoints[-1].path} is on no disk in use here"
+        until, was_away = time.monotonic() + _DISK_TIMEOUT_S, False
         while True:
             found = await self.await_disk(disk, lambda: newest_intact(saved, self._trust()), report, saved)
             error = None

@@ -86,7 +86,8 @@ def agent_script() -> str:
     """
     python = AGENT_COMMAND[0]
     folders = [folder for folder in os.get_exec_path() if _PLAIN_PATH.fullmatch(folder)]
-    named = ownership.trusted_owners(*import_paths_of(python, "", None, os.environ))
+    imports = import_paths_of(python, "", None, os.environ)
+    named = ownership.trusted_owners(*(path for path in imports if not os.path.islink(path)))  # they may lead to data
     trusted = ownership.marks([*ownership.owners(python, gmg_tui.__file__), *named])
     values = {
         "OWNERS": _listed(trusted),

@@ -179,7 +179,7 @@ class Ssh(Launcher):
         """Returns the command that runs the agent on the host."""
         # The login shell may be fish or csh, which do not understand the syntax of `sh`. They quote differently, too: nothing
         # that another user can name, such as the current folder, may be in the command.
-        return (*self._client, *_SSH_OPTIONS, "--", self._hosts[node], f"exec sh -c {shlex.quote(agent_script())}")
+        return (*self._client, *_SSH_OPTIONS, "--", self._hosts[node], f"exec /bin/sh -c {shlex.quote(agent_script())}")
 
 
 def _node_name(host: str) -> str:
@@ -264,7 +264,7 @@ class Slurm(Launcher):
             *gpus,
             "--export=ALL",
             "--quiet",
-            "sh",
+            "/bin/sh",
             "-c",
             agent_script(),
         )

@@ -67,7 +67,7 @@ class AgentActor:
 
     def __init__(self, script: str) -> None:
         # Ray sets one thread for an actor without CPUs (`set_omp_num_threads_if_unset`), which workers would inherit.
-        command = ("env", "--unset=OMP_NUM_THREADS", "sh", "-c", script)
+        command = ("/usr/bin/env", "--unset=OMP_NUM_THREADS", "/bin/sh", "-c", script)
         self._process: Any = Popen(command, bufsize=0, stdin=PIPE, stdout=PIPE, start_new_session=True)
 
     def write(self, data: bytes) -> None:

@@ -79,7 +79,7 @@ class Fleet:
         """IDs of the session's earlier engines, newest first."""
         self._owners: tuple[str, ...] = ()
         self._cwd_owners: tuple[str, ...] = ()
-        self._import_paths: tuple[str, ...] = ()
+        self._import_paths: dict[str, tuple[str, ...]] = {}
         self._slots: Mapping[str, EngineSlot] = {}
         self._line_offsets: dict[str, tuple[str, int]] = {}
         """The ID of each slot's agent, and the ring buffer's number for that agent's first line."""
@@ -125,10 +125,13 @@ class Fleet:
         imports = interpreter.import_paths_of(spec.python, folder, module, os.environ | spec.env)
         # A spec carries no names that are not UTF-8; each node also finds its own paths.
         texts = (path for path in imports if path == path.encode(errors="replace").decode())
-        self._import_paths = tuple(filter(os.path.exists, texts))
+        existing = [path for path in texts if os.path.exists(path)]
+        self._import_paths = {path: tuple(marks(trusted_owners(path))) for path in existing}
         caches = map(str, cache_folders(os.environ | spec.env, spec.cwd))
         libraries = *interpreter.argument_paths(spec), *interpreter.library_paths(spec.env)
-        named = trusted_owners(*self._import_paths, *libraries, *caches)
+        # A link may lead to data, or to what its owner has made look like code.
+        imported = [path for path in existing if not os.path.islink(path)]
+        named = trusted_owners(*imported, *libraries, *caches)
         self._owners = tuple(marks([*owners(*interpreter.code_paths(spec)), *named]))
         self._cwd_owners = tuple(marks(owners(spec.cwd)))
 

@@ -21,6 +21,7 @@ import gmg_tui
 from gmg_tui.cli import agent
 from gmg_tui.engine.attempts.code_check import check_code
 from gmg_tui.engine.launchers.launcher import Ssh
+from gmg_tui.engine.nodes.fleet import Fleet
 from gmg_tui.model import AgentSpec, DdpSpec, JobRecord, NodesSpec, StartMode, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import nodes_folders
@@ -230,12 +231,34 @@ async def test_a_node_imports_nothing_that_another_user_has_made_or_could_make(
 def test_a_library_that_is_missing_in_another_users_folder_may_yet_be_made(tmp_path: Path) -> None:
     (script := tmp_path / "job.py").touch()
     (theirs := tmp_path / "theirs").mkdir()
-    spec = spec_for(script=str(script), agent=AgentSpec("n1", "s", "id", import_paths=(str(theirs / "lib"),)))
+    spec = spec_for(script=str(script), agent=AgentSpec("n1", "s", "id", import_paths={str(theirs / "lib"): ()}))
     check = partial(check_code, spec)
     check({"PYTHONPATH": str(tmp_path / "missing")})
     shutil.chown(theirs, "nobody")
     with pytest.raises(GmgError, match=f"{theirs} belongs to nobody here"):
         check({})
+
+
+@pytest.mark.process
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+def test_the_owner_of_linked_data_is_trusted_with_nothing_else(tmp_path: Path) -> None:
+    """A file called `x.py` makes it look like code at any time."""
+    (script := tmp_path / "home" / "job.py").parent.mkdir()
+    script.touch()
+    (data := tmp_path / "dataset").mkdir()
+    (data / "x.py").touch()
+    (script.parent / "data").symlink_to(data)
+    shutil.chown(data, "nobody")
+    fleet = Fleet(spec_for(script=str(script), nodes=NodesSpec("local:1")), NodesSpec("local:1"))
+    fleet._find_owners()
+    assert "nobody" in fleet._import_paths[str(script.parent / "data")]
+    assert "nobody" not in fleet._owners
+    agent = AgentSpec("n1", "s", "id", owners=fleet._owners, import_paths=fleet._import_paths)
+    spec = spec_for(script=str(script), agent=agent)
+    check_code(spec, {})
+    shutil.chown(script.parent, "nobody")
+    with pytest.raises(GmgError, match=f"{script.parent} belongs to nobody here"):
+        check_code(spec, {})
 
 
 @pytest.mark.process
