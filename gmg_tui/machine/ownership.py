@@ -63,8 +63,16 @@ def owners(*paths: str | Path) -> Iterator[tuple[Path, int]]:
 
 
 def trusted_owners(*paths: str | Path) -> Iterator[tuple[Path, int]]:
-    """Yields the same as `owners` without what is in folders of all users, where anyone may have made what is missing."""
-    yield from ((component, uid) for component, uid, is_public in _owned(*paths) if uid is not None and not is_public)
+    """Yields the same as `owners` without what is in folders of all users, where anyone may have made what is missing.
+
+    Nor does it follow what other users have made there, as a link.
+    """
+    for path in paths:
+        for component, uid, is_public in _owned(path):
+            if is_public and uid not in {0, os.getuid()}:
+                break
+            if uid is not None and not is_public:
+                yield component, uid
 
 
 def public_components(*paths: str | Path) -> Iterator[tuple[Path, int | None]]:

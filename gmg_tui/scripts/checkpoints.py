@@ -303,11 +303,14 @@ def _defect(path: str, checkpoint: Checkpoint, trust: Trust) -> str | None:
                 return "is another file, written earlier"
             if not is_saved_file and checkpoint.node and checkpoint.size_bytes is None:
                 return f"is another file than {checkpoint.node} has reported"
+            # Only then read it: another user's link may lead to a file in `/proc`, and reading that may hang.
+            if (reason := trust.distrust_reason(path, status)) is not None:
+                return reason
             is_zip = file.read(2) == b"PK"  # `torch.save` and Stable-Baselines3; the ZIP directory is at the end
             is_right_size = status.st_size and status.st_size == (checkpoint.size_bytes or status.st_size)
             is_later_zip = is_zip and status.st_mtime_ns > checkpoint.mtime_ns > 0  # its size is unknown
             is_complete = (is_right_size or is_later_zip) and not (is_zip and not zipfile.is_zipfile(file))
-            return trust.distrust_reason(path, status) if is_complete else "is incomplete"
+            return None if is_complete else "is incomplete"
     except zipfile.BadZipFile:
         return "is incomplete"
     except FileNotFoundError:

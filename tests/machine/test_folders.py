@@ -62,6 +62,11 @@ def test_who_made_something_in_a_folder_of_all_users_is_not_trusted_elsewhere(tm
         scratch.chmod(mode)
         os.chown(theirs, STRANGER, STRANGER)
         assert (STRANGER in {uid for _, uid in trusted_owners(theirs / "cache")}) == is_trusted
+        (home := tmp_path / f"home-{mode}").mkdir()
+        os.chown(home, STRANGER, STRANGER)
+        (link := scratch / "link").symlink_to(home)
+        os.lchown(link, STRANGER, STRANGER)
+        assert (STRANGER in {uid for _, uid in trusted_owners(link / "cache")}) == is_trusted
 
 
 def test_deep_and_protected_folders_are_removed_and_links_not_followed(tmp_path: Path) -> None:

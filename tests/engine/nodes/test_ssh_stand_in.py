@@ -332,7 +332,7 @@ async def test_workers_that_start_together_are_each_checked_with_their_own_envir
     "variable",
     [
         *("GS_CACHE_FILE_PATH", "QD_OFFLINE_CACHE_FILE_PATH", "XDG_CACHE_HOME"),
-        *("PYTHONPYCACHEPREFIX", "TRITON_CACHE_DIR", "TMPDIR", "HOME"),
+        *("PYTHONPYCACHEPREFIX", "TRITON_CACHE_DIR", "HOME"),
     ],
 )
 def test_no_cache_of_another_user_is_loaded_on_a_node(variable: str, tmp_path: Path) -> None:
