@@ -198,18 +198,10 @@ def absence(checkpoints: Iterable[Checkpoint]) -> OSError | None:
                 file.read(1)
         except OSError as error:
             errors.append(error)
-            is_missing = isinstance(error, FileNotFoundError) and error.filename == str(path)
-            if not is_missing or _is_empty(path.parent):  # perhaps a mount point
+            if not isinstance(error, FileNotFoundError) or error.filename != str(path):
                 continue
         return None
     return next(filter(is_disk_error, errors), next(iter(errors), None))
-
-
-def _is_empty(folder: Path) -> bool:
-    try:
-        return not any(folder.iterdir())
-    except OSError:
-        return False
 
 
 def is_disk_error(error: OSError) -> bool:

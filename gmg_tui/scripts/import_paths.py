@@ -38,7 +38,7 @@ def import_paths(folder: str, module: str, environ: "Mapping[str, str]") -> "lis
     installed = list(chain.from_iterable(map(_installed, search)))
     spec = PathFinder.find_spec(module, [folder, *search, *installed]) if module else None
     found = [] if spec is None else spec.submodule_search_locations or [spec.origin or ""]
-    links = chain.from_iterable(map(_links, [folder, *search]))
+    links = chain.from_iterable(map(_links, [folder, *search, *installed, *found]))
     return list(
         dict.fromkeys(path for path in (*prefixes, *search, *installed, *found, *links) if path.startswith("/"))
     )

@@ -144,15 +144,17 @@ _get_source = cache(inspect.getsource)
 """Reads a function's source once: an upgrade may replace the file while a session is running."""
 
 
-def import_paths_of(python: str, folder: str, module: str | None, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the result of `import_paths` in another interpreter with the environment `env`.
+def import_paths_of(
+    python: str, folder: str, module: str | None, env: Mapping[str, str], cwd: str | None = None
+) -> tuple[str, ...]:
+    """Returns the result of `import_paths` in another interpreter with the environment `env`, in the folder `cwd`.
 
     `folder` is the script's, or the working directory of a `module`. Imports only from the standard library. Raises `GmgError`.
     """
     call = f"import_paths({folder!r}, {(module or '').partition('.')[0]!r}, os.environ)"
     program = f"{_get_source(import_paths)}\nsys.stdout.buffer.write(b'\\0'.join(map(os.fsencode, {call})))"
     try:
-        answer = _run((python, "-I", "-S", "-c", program), _ANSWER_TIMEOUT_S, env)
+        answer = _run((python, "-I", "-S", "-c", program), _ANSWER_TIMEOUT_S, env, cwd)
     except subprocess.TimeoutExpired:
         raise GmgError(f"{python}: no answer within {_ANSWER_TIMEOUT_S:.0f} s", 1) from None
     except OSError as error:
@@ -287,5 +289,9 @@ def ask(
     return _run(command, timeout_s or _ANSWER_TIMEOUT_S, env)
 
 
-def _run(words: Sequence[str], timeout_s: float, env: Mapping[str, str] | None) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, env=env, check=False)
+def _run(
+    words: Sequence[str], timeout_s: float, env: Mapping[str, str] | None, cwd: str | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        words, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, env=env, cwd=cwd, check=False
+    )

@@ -46,6 +46,8 @@ def test_code_is_found_wherever_links_and_metadata_lead(tmp_path: Path) -> None:
     }
     assert {str(site), sys.base_prefix} <= {*paths}
     assert str(code) in import_paths_of(str(python), str(tmp_path), "walking", {})
+    (spaced / "wandb").symlink_to(code)
+    assert f"{spaced}/wandb" in import_paths_of(str(python), "", None, {"PYTHONPATH": "core"}, str(spaced.parent))
     os.mkfifo(site / "pipe.pth")
     (site / "huge-1.dist-info").mkdir()
     with (site / "huge-1.dist-info" / "direct_url.json").open("wb") as file:

@@ -52,7 +52,8 @@ def _refusal_on_node(
     if reason is not None:
         return reason
     caches.make_caches(environ, spec.cwd)
-    imports = import_paths_of(spec.python, script_folder(spec), module, environ)  # only now: this runs the interpreter
+    # Only now: this runs the interpreter.
+    imports = import_paths_of(spec.python, script_folder(spec), module, environ, spec.cwd)
     _make_linked(imports)
     return _import_refusal(agent, imports, library_owners) or refusal_of_any(
         map(str, caches.cache_folders(environ, spec.cwd)), agent.owners, optional=True

@@ -122,7 +122,7 @@ class Fleet:
         """Finds the owners of the code that the workers run, and of the folder they start in."""
         spec = self.spec
         module, folder = spec.script if spec.module else None, interpreter.script_folder(spec)
-        imports = interpreter.import_paths_of(spec.python, folder, module, os.environ | spec.env)
+        imports = interpreter.import_paths_of(spec.python, folder, module, os.environ | spec.env, spec.cwd)
         # A spec carries no names that are not UTF-8; each node also finds its own paths.
         texts = (path for path in imports if path == path.encode(errors="replace").decode())
         existing = [path for path in texts if os.path.exists(path)]
