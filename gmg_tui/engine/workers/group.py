@@ -250,15 +250,14 @@ class Group:
     def _differing_origins(self) -> str | None:
         """Describes checkpoints that differ between the ranks, as while a disk is away on one node; None if they do not."""
         records = [worker.attempt for worker in self.workers if worker.activity().has_process]
-        origins = [record.continued_from for record in records if record is not None]
-        if len(origins) < len(self.workers) or len({record.number for record in records if record is not None}) > 1:
+        started = [record for record in records if record is not None]
+        if len(started) < len(self.workers) or len({record.number for record in started}) > 1:
             return None
-        if (other := next((rank for rank, path in enumerate(origins) if path != origins[0]), None)) is None:
+        origins = [record.continued_from or "the beginning" for record in started]
+        if (other := next((rank for rank, origin in enumerate(origins) if origin != origins[0]), None)) is None:
             return None
-        first, second = (origins[rank] or "the beginning" for rank in (0, other))
-        return (
-            f"does not continue from one checkpoint: rank 0 from {first}, {self._describe_ranks([other])} from {second}"
-        )
+        name = self._describe_ranks([other])
+        return f"does not continue from one checkpoint: rank 0 from {origins[0]}, {name} from {origins[other]}"
 
     def _stuck_reason(self, now: float) -> str | None:
         """Returns the reason that the group is stuck; None if it is not, or while a rank is starting or ending.
