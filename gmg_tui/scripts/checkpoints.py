@@ -159,11 +159,13 @@ def newest_intact(checkpoints: Sequence[Checkpoint], trust: Trust) -> Checkpoint
     return f"it started from the beginning: {newest} {reasons.get(newest, 'was replaced')}"
 
 
-def on_known_disks(checkpoints: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
+def on_known_disks(checkpoints: Sequence[Checkpoint]) -> tuple[Checkpoint, ...]:
     """Returns the checkpoints without those that a node has reported in a folder such as `/net`, if not mounted yet.
 
     Looking there would mount the disk of any host, perhaps of the node itself (autofs(5), the map `-hosts`).
     """
+    if not any(checkpoint.node for checkpoint in checkpoints):
+        return tuple(checkpoints)
     mounts = _mounts()
     return tuple(
         checkpoint
