@@ -68,7 +68,7 @@ class Pane(Vertical):
         self.log_view = LogView()
         self._title, self._tab_row = Lines(partial(title_rows, view)), Lines(self._tab_rows, id="tabs")
         self._tabs: dict[Tab, PaneTab] = {Tab.LOG: PaneTab(self.log_view, self._show_log)}
-        self._slot, self._subject = view.selected, view.subject
+        self._subject = view.subject
         self._failure = ""
         self._answers: dict[Tab, Any] = {}
 
@@ -76,6 +76,11 @@ class Pane(Vertical):
         """Yields the title, the row of tabs and the log."""
         self._title.display = False
         yield from (self._title, self._tab_row, self.log_view)
+
+    @property
+    def _slot(self) -> str:
+        """The slot that the tabs are about; empty if there is none."""
+        return self._subject[0]
 
     # Tabs
 
@@ -193,7 +198,7 @@ class Pane(Vertical):
         if view.maximized:
             self._title.fit()
         if view.subject != self._subject:
-            self._slot, self._subject, self._failure = view.selected, view.subject, ""
+            self._subject, self._failure = view.subject, ""
             self._answers.clear()
             self._poll()
         self._tabs[view.tab].show(self._answers.get(view.tab))
