@@ -1,7 +1,4 @@
-"""Whose the files on a machine with other users are; in a user namespace, the owner of some is unknown.
-
-The text of this file also runs on a node, before anything is imported there: it needs the standard library alone.
-"""
+"""Whose the files on a machine with other users are; in a user namespace, the owner of some is unknown."""
 
 import errno
 import grp

@@ -55,8 +55,6 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     """The owners of the files that workers run, and of their folders, on the session's machine (`ownership.marks`)."""
     cwd_owners: tuple[str, ...] = ()
     """The owners of the folder they start in, and of its parents."""
-    import_paths: dict[str, tuple[str, ...]] = {}
-    """Their existing Python import paths on the session's machine, each with its trusted owners there."""
 
 
 class NodeView(Struct, frozen=True, omit_defaults=True):

@@ -1,23 +1,18 @@
 """The Python interpreter of the workers: its choice, packages and versions; git commits."""
 
-import inspect
 import os
-import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 
 import gmg_tui
 from gmg_tui.machine.folders import config_folder, distrust, home
-from gmg_tui.machine.ownership import marks, refusal, trusted_owners, user_name
+from gmg_tui.machine.ownership import refusal, user_name
 from gmg_tui.model import RunSpec, Versions
 from gmg_tui.model.errors import GmgError
-from gmg_tui.model.text import one_line
-from gmg_tui.scripts import import_paths
 
 GENESIS = ("genesis-world", "torch")
 _ENVIRONMENT_KINDS = {"VIRTUAL_ENV": "virtualenv", "CONDA_PREFIX": "conda environment"}
@@ -30,15 +25,6 @@ _PACKAGE_FOLDERS = "lib/python3*/dist-packages", "local/lib/python3*/dist-packag
 _COMPILERS = "quadrants", "gstaichi", "taichi"
 """Genesis' compiler and its earlier names; each version compiles its own kernels."""
 _FIND_GENESIS = "import importlib.util, sys; sys.exit(importlib.util.find_spec('genesis') is None)"
-_LIBRARY_VARIABLES = (
-    *("PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "LD_LIBRARY_PATH", "LD_AUDIT", "GCONV_PATH"),
-    *("OPENSSL_CONF", "OPENSSL_MODULES", "OMP_TOOL_LIBRARIES", "NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN"),
-    *("CUDA_HOME", "CUDA_PATH", "CUDA_INJECTION64_PATH", "TRITON_PTXAS_PATH", "CC", "CXX"),
-    *("VK_ICD_FILENAMES", "VK_DRIVER_FILES", "VK_ADD_DRIVER_FILES", "VK_LAYER_PATH", "VK_ADD_LAYER_PATH"),
-    *("__EGL_VENDOR_LIBRARY_DIRS", "__EGL_VENDOR_LIBRARY_FILENAMES", "LIBGL_DRIVERS_PATH", "GBM_BACKENDS_PATH"),
-    *("OCL_ICD_VENDORS", "PXR_PLUGINPATH_NAME"),
-)
-"""Variables that name programs and libraries, or files that name them."""
 _PRINT_MAJOR = "import sys; print(sys.version_info[0])"
 _FIND_INSTALLER = """
 import importlib.util as u, os, sysconfig
@@ -140,31 +126,6 @@ def has_genesis(python: str) -> bool:
         return False
 
 
-_get_source = cache(inspect.getsource)
-"""Reads a function's source once: an upgrade may replace the file while a session is running."""
-
-
-def import_paths_of(
-    python: str, folder: str, module: str | None, env: Mapping[str, str], cwd: str | None = None
-) -> tuple[str, ...]:
-    """Returns the result of `import_paths` in another interpreter with the environment `env`, in the folder `cwd`.
-
-    `folder` is the script's, or the working directory of a `module`. Imports only from the standard library. Raises `GmgError`.
-    """
-    call = f"import_paths({folder!r}, {(module or '').partition('.')[0]!r}, os.environ)"
-    program = f"{_get_source(import_paths)}\nsys.stdout.buffer.write(b'\\0'.join(map(os.fsencode, {call})))"
-    try:
-        answer = _run((python, "-I", "-S", "-c", program), _ANSWER_TIMEOUT_S, env, cwd)
-    except subprocess.TimeoutExpired:
-        raise GmgError(f"{python}: no answer within {_ANSWER_TIMEOUT_S:.0f} s", 1) from None
-    except OSError as error:
-        raise GmgError(f"{python} cannot be run: {error.strerror}", 1) from error
-    if answer.returncode:
-        trouble = one_line(answer.stderr.decode(errors="replace").strip().rpartition("\n")[2])
-        raise GmgError(f"{python} does not say from where it imports: {trouble}", 1)
-    return tuple(filter(None, os.fsdecode(answer.stdout).split("\0")))
-
-
 def script_folder(spec: RunSpec) -> str:
     """Returns the folder that Python puts first in the import path of a session's workers."""
     if spec.module:
@@ -189,19 +150,6 @@ def argument_paths(spec: RunSpec) -> tuple[str, ...]:
 def start_paths(spec: RunSpec) -> tuple[str, ...]:
     """Returns `code_paths`, the existing `argument_paths`, and the folder in which workers start."""
     return (*code_paths(spec), *filter(os.path.exists, argument_paths(spec)), spec.cwd)
-
-
-def library_paths(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the absolute paths in the variables of `env` that name folders or files of code."""
-    texts = (env.get("LD_PRELOAD", "").replace(" ", ":"), *(env.get(name, "") for name in _LIBRARY_VARIABLES))
-    # `LD_LIBRARY_PATH` may have semicolons, too (ld.so(8)), elsewhere they are part of a name.
-    parts = (part for text in texts for part in (*text.split(":"), *re.split("[:;]", text)))
-    return tuple(dict.fromkeys(path for path in parts if path.startswith("/")))
-
-
-def library_owners(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the marks (`ownership.marks`) of the `trusted_owners` of `library_paths`."""
-    return tuple(marks(trusted_owners(*library_paths(env))))
 
 
 def versions(python: str) -> Versions:
@@ -289,9 +237,5 @@ def ask(
     return _run(command, timeout_s or _ANSWER_TIMEOUT_S, env)
 
 
-def _run(
-    words: Sequence[str], timeout_s: float, env: Mapping[str, str] | None, cwd: str | None = None
-) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        words, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, env=env, cwd=cwd, check=False
-    )
+def _run(words: Sequence[str], timeout_s: float, env: Mapping[str, str] | None) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, env=env, check=False)

@@ -166,8 +166,6 @@ class Task:
     job: int | None = None
     """The job's number, from 1; None in a plain run."""
     name: str = ""
-    library_owners: tuple[str, ...] = ()
-    """The owners of folders of code that only this task's `env` names, on the session's machine; for an agent."""
     values: Mapping[str, object] = field(default_factory=dict)
     """Values of additional placeholders."""
 

@@ -272,10 +272,9 @@ class LocalHost:
         phase_times = await self.await_disk(
             "the disk with the session's state", lambda: self.script_times.history(templates), report, templates
         )
-        disk, owners = "the disk with the script", task.library_owners
         # After all long waits: meanwhile, another user may have made a folder anew that was removed.
         await self.await_disk(
-            disk, lambda: check_code(self.spec, extra, owners), report, (frozenset(extra.items()), owners)
+            "the disk with the script", lambda: check_code(self.spec, full), report, frozenset(extra.items())
         )
         module, script = (("-m",) if self.spec.module else ()), self.spec.script
         if script.startswith("-") and not module:

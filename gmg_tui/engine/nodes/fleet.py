@@ -79,7 +79,6 @@ class Fleet:
         """IDs of the session's earlier engines, newest first."""
         self._owners: tuple[str, ...] = ()
         self._cwd_owners: tuple[str, ...] = ()
-        self._import_paths: dict[str, tuple[str, ...]] = {}
         self._slots: Mapping[str, EngineSlot] = {}
         self._line_offsets: dict[str, tuple[str, int]] = {}
         """The ID of each slot's agent, and the ring buffer's number for that agent's first line."""
@@ -119,19 +118,10 @@ class Fleet:
         self.hardware = self._merge_hardware(errors)
 
     def _find_owners(self) -> None:
-        """Finds the owners of the code that the workers run, and of the folder they start in."""
+        """Finds the owners of the workers' scripts, interpreter and caches, and of the folder they start in."""
         spec = self.spec
-        module, folder = spec.script if spec.module else None, interpreter.script_folder(spec)
-        imports = interpreter.import_paths_of(spec.python, folder, module, os.environ | spec.env, spec.cwd)
-        # A spec carries no names that are not UTF-8; each node also finds its own paths.
-        texts = (path for path in imports if path == path.encode(errors="replace").decode())
-        existing = [path for path in texts if os.path.exists(path)]
-        self._import_paths = {path: tuple(marks(trusted_owners(path))) for path in existing}
-        caches = map(str, cache_folders(os.environ | spec.env, spec.cwd))
-        libraries = *interpreter.argument_paths(spec), *interpreter.library_paths(spec.env)
-        # A link may lead to data, or to what its owner has made look like code.
-        imported = [path for path in existing if not os.path.islink(path)]
-        named = trusted_owners(*imported, *libraries, *caches)
+        caches = cache_folders(os.environ | spec.env, spec.cwd)
+        named = trusted_owners(*interpreter.argument_paths(spec), *caches)
         self._owners = tuple(marks([*owners(*interpreter.code_paths(spec)), *named]))
         self._cwd_owners = tuple(marks(owners(spec.cwd)))
 
@@ -148,7 +138,6 @@ class Fleet:
             replaces=self._replaces,
             owners=self._owners,
             cwd_owners=self._cwd_owners,
-            import_paths=self._import_paths,
         )
         # Ranks on different nodes wait for each other, so no agent may delay its own.
         start = StartMode.TOGETHER if spec.ddp is not None else spec.start

@@ -20,13 +20,11 @@ from gmg_tui.engine.attempts.attempt import Life, Outcome, RankActivity, Stop, S
 from gmg_tui.engine.attempts.failure import outcome_of_failed_preparation
 from gmg_tui.engine.nodes.plausible import decode_curves, limit_age, limit_metrics, sanitize, sanitize_curves
 from gmg_tui.engine.nodes.states import Assignment, AttemptReport, decode_result, orphan_end_s
-from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.model import NO_ATTEMPT, Curve, Details, HotSpot, Sign, SpeedFacts, Stacks, WorkerState, units
 from gmg_tui.model.attempt import MAX_CHECKPOINTS, merge_checkpoints
 from gmg_tui.model.errors import GmgError
 from gmg_tui.scripts import torchrun
 from gmg_tui.scripts.genesis.output.failures import Failure, FailureKind
-from gmg_tui.scripts.interpreter import library_owners
 
 if TYPE_CHECKING:
     from gmg_tui.engine.nodes.node import Node
@@ -115,8 +113,6 @@ class RemoteAttempt:
                 self._orphaning = None
         self._worker.set_wait_reason(None)
         rendezvous = await self._worker.rendezvous() if self.task.rank is not None else None
-        own_env = dict(self.task.env.items() - self._node.spec.env.items())
-        self.task = replace(self.task, library_owners=await in_daemon_thread(library_owners, own_env))
         await self._worker.reserve(self.task.attempt_number(rendezvous))
         return rendezvous
 

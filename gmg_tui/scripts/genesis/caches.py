@@ -56,15 +56,6 @@ _INDIRECT = frozenset({"importlib", "multiprocessing", "runpy", "subprocess"})
 _MAX_MODULES, _MAX_SOURCE_BYTES = 64, 1 << 20
 
 
-_CODE_CACHES = (
-    *("PYTHONPYCACHEPREFIX", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"),
-    *("NUMBA_CACHE_DIR", "CUDA_CACHE_PATH", "CUPY_CACHE_DIR", "WARP_CACHE_PATH", "JAX_COMPILATION_CACHE_DIR"),
-    *("TRITON_HOME", "TORCH_HOME", "HF_HOME", "HF_MODULES_CACHE"),
-    *("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"),
-)
-"""Variables that name folders where libraries keep code, by default or not."""
-
-
 def mesh_cache(environ: Mapping[str, str], cwd: str = "") -> Path | None:
     """Returns the mesh cache: `GS_CACHE_FILE_PATH`, else below `XDG_CACHE_HOME` or `~/.cache` (1.4.5: genesis/utils/cache.py).
 
@@ -86,12 +77,8 @@ def _kernel_caches(environ: Mapping[str, str], cwd: str) -> list[Path]:
 
 
 def cache_folders(environ: Mapping[str, str], cwd: str) -> list[Path]:
-    """Returns the folders whose files are run: kernels, and pickled meshes (1.4.5: genesis/utils/cache.py).
-
-    Also those that the environment names for Python, torch and others.
-    """
-    named = [Path(cwd, path) for path in map(environ.get, _CODE_CACHES) if path]
-    return [*filter(None, (mesh_cache(environ, cwd),)), *_kernel_caches(environ, cwd), *named]
+    """Returns the folders whose files are run: kernels, and pickled meshes (1.4.5: genesis/utils/cache.py)."""
+    return [*filter(None, (mesh_cache(environ, cwd),)), *_kernel_caches(environ, cwd)]
 
 
 def make_caches(environ: Mapping[str, str], cwd: str) -> None:
