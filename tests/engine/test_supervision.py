@@ -114,7 +114,7 @@ async def test_a_disk_that_is_away_uses_up_no_restarts_of_a_run_that_has_worked(
 
 
 async def test_a_run_that_cannot_start_ends_after_its_restarts_or_an_hour() -> None:
-    missing = Failure(FailureKind.UNKNOWN, "train.py is missing", "")
+    missing = Failure(FailureKind.MACHINE, "train.py is missing", "")
     for has_worked, tries in ((False, 3), (True, 60)):
         policy = RestartPolicy(spec_for(restart=RestartMode.FAILURE, max_restarts=3))
         await policy.wait_until_due()

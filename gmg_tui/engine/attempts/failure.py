@@ -92,7 +92,7 @@ def outcome_of_failed_preparation(error: NvmlUnavailable | GmgError | OSError) -
         case NvmlUnavailable():
             kind = FailureKind.DEVICE
         case _:
-            kind = FailureKind.UNKNOWN
+            kind = FailureKind.MACHINE
     return Outcome(Failure(kind, str(error), ""), unready=str(error))
 
 
@@ -102,7 +102,7 @@ def outcome_of_failed_start(program: str, error: OSError | RuntimeError) -> Outc
     if isinstance(error, OSError) and error.errno not in _EXHAUSTED:
         return Outcome(Failure(FailureKind.CONFIG, reason, ""))
     advice = "too many processes, too many open files or too little memory: see `ulimit -a`, and the container's limits"
-    return Outcome(Failure(FailureKind.UNKNOWN, reason, advice), unready=reason)
+    return Outcome(Failure(FailureKind.MACHINE, reason, advice), unready=reason)
 
 
 def blame_gpu(failure: Failure, sample: GpuSample | None) -> Failure:

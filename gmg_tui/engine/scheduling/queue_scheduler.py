@@ -157,9 +157,9 @@ class QueueScheduler:
             worker, reason = unready
             end = worker.outcome or Outcome()
             was_healthy = end.running_s >= HEALTHY_S
-            is_disk = end.failure is not None and end.failure.kind is FailureKind.UNKNOWN  # not its GPU or node
-            self.board.pause(worker.slot.name, reason, was_healthy=was_healthy, whole_node=is_disk)
-            unused = {"reserved": 0} if is_disk else {}  # the attempt's number, as it got no process
+            is_of_machine = end.failure is not None and end.failure.kind is FailureKind.MACHINE
+            self.board.pause(worker.slot.name, reason, was_healthy=was_healthy, whole_node=is_of_machine)
+            unused = {"reserved": 0} if is_of_machine else {}  # the attempt's number, as it got no process
             hold_s = self.board.hold(run.number, reason, was_healthy=was_healthy)
             if hold_s > _MAX_TRIAL_HOLD_S and self.source is not None:
                 unready = None  # the search need not wait for this slot

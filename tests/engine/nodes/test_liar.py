@@ -252,7 +252,7 @@ async def test_an_attempt_is_no_longer_healthy_or_unready_than_its_engine_saw(
     pid: int | None, unready: str | None
 ) -> None:
     async with _attempt(Task((), {}, 0, 1)) as (attempt, running):
-        end = Outcome(Failure(FailureKind.UNKNOWN, "", ""), running_s=1e9, unready="GPU busy")
+        end = Outcome(Failure(FailureKind.MACHINE, "", ""), running_s=1e9, unready="GPU busy")
         attempt.apply_report(_report(attempt, end, number=1, pid=pid, exit_code=1))
         outcome = await running
         assert outcome.running_s < HEALTHY_S

@@ -38,6 +38,8 @@ class FailureKind(StrEnum):
     KILLED = "killed"
     CONFIG = "configuration"
     """Permissions, disk space, or missing software."""
+    MACHINE = "machine"
+    """The worker could not start for lack of a disk, a file or free resources."""
     UNKNOWN = "unknown"
 
     @property
