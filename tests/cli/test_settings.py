@@ -83,6 +83,7 @@ def test_an_experiments_file_overrides_settings_and_the_command_line_both(
         ('env = ["A=\\u0000"]', "env contains a NUL character; remove it"),
         ("run = 2", "run is not a setting; it is a table: [run]"),
         ('cpu = "two"', "--cpu 'two' is not a valid integer"),
+        ("max-restarts = 1.5", "--max-restarts '1.5' is not a valid integer"),
         ("cpu = true", "cpu = True: give a value"),
         ("no-probe = 1", "give true or false"),
         ('restart = "often"', "--restart 'often' is not one of 'never', 'startup', 'failure', 'always'"),
