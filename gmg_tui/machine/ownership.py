@@ -59,19 +59,6 @@ def owners(*paths: str | Path) -> Iterator[tuple[Path, int]]:
                 yield component, status.st_uid
 
 
-def trusted_owners(*paths: str | Path) -> Iterator[tuple[Path, int]]:
-    """Yields the same as `owners` without what is in folders of all users, where anyone may have made what is missing.
-
-    Nor does it follow what other users have made there, as a link.
-    """
-    for path in paths:
-        for component, uid, is_public in _owned(path):
-            if is_public and uid not in {0, os.getuid()}:
-                break
-            if uid is not None and not is_public:
-                yield component, uid
-
-
 def public_components(*paths: str | Path) -> Iterator[tuple[Path, int | None]]:
     """Yields the components of these paths in public folders, such as `/tmp`, each with its owner's user ID.
 
@@ -135,16 +122,15 @@ def known_as(uid: int) -> tuple[str, str, str]:
     return f"{uid}/{name}" if name else "", name, f"#{uid}" if uid <= _MAX_PLAIN_ID else ""
 
 
-def refusal(path: Path, trusted_marks: Collection[str], *, optional: bool = False) -> str | None:
+def refusal(path: Path, trusted_marks: Collection[str]) -> str | None:
     """Returns the reason why code at `path`, trusted on another machine, must not run here; None if it may.
 
-    Each component must be this user's, root's, or of one with these `marks` there. An `optional` path may be missing,
-    unless any user could create it.
+    Each component must be this user's, root's, or of one with these `marks` there.
     """
-    trusted, last = administrators(), None
+    trusted = administrators()
     try:
         for component, status, _ in components(path):
-            last, uid = status, status.st_uid
+            uid = status.st_uid
             if component.parts[1:2] == ("proc",):
                 return f"{component} is not the same for all processes: not run"
             same, name, number = known_as(uid)
@@ -153,19 +139,9 @@ def refusal(path: Path, trusted_marks: Collection[str], *, optional: bool = Fals
                 return f"{component} belongs to {user_name(uid)} here, unlike on the session's machine: not run"
             # Inside a public folder, an unmapped owner may be anyone.
             trusted = (0,) if is_public_folder(status) else administrators()
-    except OSError as error:  # another look at what is missing might find what another user has just made
-        if not optional:
-            return f"{path} cannot be used here: {error.strerror}"
-        if last is None or is_public_folder(last):
-            return f"{path} is missing here, and others could create it: not run"
+    except OSError as error:
+        return f"{path} cannot be used here: {error.strerror}"
     return None
-
-
-def refusal_of_any(paths: Iterable[str], trusted_marks: Collection[str], *, optional: bool = False) -> str | None:
-    """Returns the first `refusal` of one of these paths; None if there is none."""
-    return next(
-        filter(None, (refusal(Path(path), trusted_marks, optional=optional) for path in sorted({*paths}))), None
-    )
 
 
 def is_public_folder(status: os.stat_result) -> bool:

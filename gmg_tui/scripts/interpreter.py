@@ -141,15 +141,9 @@ def code_paths(spec: RunSpec) -> tuple[str, str]:
     return (spec.python, spec.cwd if spec.module else script)
 
 
-def argument_paths(spec: RunSpec) -> tuple[str, ...]:
-    """Returns the paths in the arguments that may be of code: of a launcher's script, or of settings in Python."""
-    values = (arg.rpartition("=")[2] for arg in spec.args)
-    return tuple(os.path.join(spec.cwd, value) for value in values if value.endswith(".py"))  # noqa: PTH118 - as given
-
-
 def start_paths(spec: RunSpec) -> tuple[str, ...]:
-    """Returns `code_paths`, the existing `argument_paths`, and the folder in which workers start."""
-    return (*code_paths(spec), *filter(os.path.exists, argument_paths(spec)), spec.cwd)
+    """Returns `code_paths` and the folder in which workers start."""
+    return (*code_paths(spec), spec.cwd)
 
 
 def versions(python: str) -> Versions:

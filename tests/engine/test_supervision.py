@@ -419,7 +419,7 @@ def test_a_folder_that_its_user_cannot_enter_is_named(tmp_path: Path) -> None:
     os.seteuid(65534)
     try:
         with pytest.raises(GmgError, match="cannot be used: Permission denied"):
-            check_code(spec_for(cwd=str(tmp_path / "closed" / "run")), {})
+            check_code(spec_for(cwd=str(tmp_path / "closed" / "run")))
     finally:
         os.seteuid(0)
 

@@ -59,6 +59,26 @@ def test_workers_are_ended_and_a_group_with_a_reused_number_is_not(
 
 
 @pytest.mark.process
+def test_a_group_whose_number_is_reused_while_the_watchdog_looks_is_spared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a process that starts later, or by its group after it has ended."""
+    leave = "import subprocess; print(subprocess.Popen(['sleep', '600']).pid, flush=True)"
+    with subprocess.Popen((sys.executable, "-c", leave), process_group=0, stdout=subprocess.PIPE) as leader:
+        assert leader.stdout is not None
+        member = int(leader.stdout.readline())
+        try:
+            starts = {leader.pid: watchdog.read_start(leader.pid)}
+            monkeypatch.setattr(watchdog, "read_start", lambda pid: starts[pid])
+            processes = watchdog._Processes({(leader.pid, starts[leader.pid])}, b"no mark")
+            assert member in {pid for pid, _ in processes.find_live()}
+            leader.wait(LONG_S)
+            starts[leader.pid] = 0
+            assert {pid for pid, _ in processes.find_live()} == {member}, "its leader has ended"
+            for starts[leader.pid] in (1, 0):
+                assert not processes.find_live(), "the number was another's"
+        finally:
+            os.kill(member, signal.SIGKILL)
+
+
 def test_workers_whose_first_thread_has_ended_are_ended() -> None:
     with (
         leaderless.started(process_group=0) as worker,

@@ -273,9 +273,7 @@ class LocalHost:
             "the disk with the session's state", lambda: self.script_times.history(templates), report, templates
         )
         # After all long waits: meanwhile, another user may have made a folder anew that was removed.
-        await self.await_disk(
-            "the disk with the script", lambda: check_code(self.spec, full), report, frozenset(extra.items())
-        )
+        await self.await_disk("the disk with the script", lambda: check_code(self.spec), report)
         module, script = (("-m",) if self.spec.module else ()), self.spec.script
         if script.startswith("-") and not module:
             script = f"./{script}"  # else it would be an interpreter option

@@ -26,12 +26,11 @@ from gmg_tui.machine.address import is_reachable
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.files import open_for_reading
 from gmg_tui.machine.folders import write_own
-from gmg_tui.machine.ownership import marks, owners, trusted_owners
+from gmg_tui.machine.ownership import marks, owners
 from gmg_tui.model import AgentSpec, GpuSample, NodesSpec, NodeView, RunSpec, Session, Slot, StartMode, units
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.text import one_line
 from gmg_tui.scripts import interpreter, torchrun
-from gmg_tui.scripts.genesis.caches import cache_folders
 from gmg_tui.scripts.torchrun import LOOPBACK
 from gmg_tui.session import NODE_MARK
 from gmg_tui.session.protocol import Lines
@@ -118,11 +117,9 @@ class Fleet:
         self.hardware = self._merge_hardware(errors)
 
     def _find_owners(self) -> None:
-        """Finds the owners of the workers' scripts, interpreter and caches, and of the folder they start in."""
+        """Finds the owners of the workers' script and interpreter, and of the folder they start in."""
         spec = self.spec
-        caches = cache_folders(os.environ | spec.env, spec.cwd)
-        named = trusted_owners(*interpreter.argument_paths(spec), *caches)
-        self._owners = tuple(marks([*owners(*interpreter.code_paths(spec)), *named]))
+        self._owners = tuple(marks(owners(*interpreter.code_paths(spec))))
         self._cwd_owners = tuple(marks(owners(spec.cwd)))
 
     def _agent_spec(self, node: str) -> RunSpec:

@@ -61,8 +61,8 @@ class _Processes:
 
     def __init__(self, leaders: set[Key], mark: bytes) -> None:
         self._leaders, self._mark = leaders, mark
-        self._groups: set[int] = set()
-        """Groups whose leader has been seen."""
+        self._groups: set[Key] = set()
+        """Leaders of the groups that still have processes."""
         self._marked: set[Key] = set()
         self._reading: set[Key] = set()
 
@@ -76,9 +76,13 @@ class _Processes:
                 fields = procfs.read_stat(int(name))
                 if fields[0] not in procfs.DEAD_STATES:
                     groups[int(name), int(fields[procfs.START])] = int(fields[2])
-        # Once a group has ended, its number may be reused, but by a leader with a different start.
-        self._groups |= {group for group, start in self._leaders if read_start(group) == start}
-        found = {key for key, group in groups.items() if group in self._groups}
+        # Once a group has ended, its number may be reused, even before the leader was looked for, or after it was seen.
+        alive, earlier = set(groups.values()), self._groups
+        starts = {leader: read_start(leader[0]) for leader in self._leaders}
+        self._groups = {leader for leader, start in starts.items() if start == leader[1]}
+        self._groups |= {leader for leader in earlier if not starts[leader] and leader[0] in alive}
+        numbers = {number for number, _ in self._groups}
+        found = {key for key, group in groups.items() if group in numbers}
         # Another user can make reads of her processes wait.
         unread = sorted((key for key in groups if key not in found | self._marked | self._reading), key=_is_anothers)
         reader = Thread(target=self._read_environments, args=(unread,), daemon=True)

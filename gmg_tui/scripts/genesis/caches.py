@@ -76,19 +76,6 @@ def _kernel_caches(environ: Mapping[str, str], cwd: str) -> list[Path]:
     return [folder for folder in dict.fromkeys((kernel_cache(environ, cwd), *old)) if folder is not None]
 
 
-def cache_folders(environ: Mapping[str, str], cwd: str) -> list[Path]:
-    """Returns the folders whose files are run: kernels, and pickled meshes (1.4.5: genesis/utils/cache.py)."""
-    return [*filter(None, (mesh_cache(environ, cwd),)), *_kernel_caches(environ, cwd)]
-
-
-def make_caches(environ: Mapping[str, str], cwd: str) -> None:
-    """Tries to create the missing caches that another user could create first."""
-    for folder in cache_folders(environ, cwd):
-        with suppress(OSError):
-            if not os.path.exists(folder) and distrust(folder) is not None:
-                make_private(folder)
-
-
 def kernel_cache_use(environ: Mapping[str, str], genesis: str | None) -> tuple[int, int | None]:
     """Returns the kernel cache's size, and the size at which kernels are evicted (bytes; None if unknown).
 

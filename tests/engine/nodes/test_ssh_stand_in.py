@@ -8,7 +8,6 @@ import os
 import pwd
 import shutil
 import sys
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,7 +20,7 @@ import gmg_tui
 from gmg_tui.cli import agent
 from gmg_tui.engine.attempts.code_check import check_code
 from gmg_tui.engine.launchers.launcher import Ssh
-from gmg_tui.model import AgentSpec, DdpSpec, NodesSpec, StartMode, WorkerState
+from gmg_tui.model import AgentSpec, DdpSpec, NodesSpec, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import nodes_folders
 from tests.engine.harness import lives, program, running, spawn, spec_for, sweep_for
@@ -204,49 +203,6 @@ async def test_a_node_runs_no_script_that_another_user_has_made(hosts: NodesSpec
     assert not ran.exists()
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
-def test_a_launcher_starts_no_script_of_another_user(tmp_path: Path) -> None:
-    (launcher := tmp_path / "torchrun").touch()
-    (script := tmp_path / "us" / "train.py").parent.mkdir()
-    agent = AgentSpec("n1", "s", "id")
-    spec = structs.replace(spec_for(script=str(launcher), agent=agent), args=("--nnodes=1", str(script)))
-    check_code(spec, {})
-    shutil.chown(script.parent, "nobody")
-    with pytest.raises(GmgError, match=f"{script.parent} belongs to nobody here"):
-        check_code(spec, {})
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
-async def test_workers_that_start_together_are_each_checked_with_their_own_environment(tmp_path: Path) -> None:
-    (scratch := tmp_path / "scratch").mkdir()
-    scratch.chmod(0o1777)
-    (theirs := scratch / "cache-1").mkdir()
-    shutil.chown(theirs, "nobody")
-    env = {"XDG_CACHE_HOME": f"{scratch}/cache-{{i}}"}
-    spec = spec_for("--lines", "1", "--phase-s", "0.01", cpu=3, nodes=NodesSpec("local:1"), env=env)
-    async with running(structs.replace(spec, start=StartMode.TOGETHER)) as run:
-        snapshot = await run.until(lambda snapshot: snapshot.ended)
-    problem = f"{theirs} belongs to nobody here, unlike on the session's machine: not run"
-    assert [worker.reason for worker in snapshot.workers] == [None, problem, None]
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
-@pytest.mark.parametrize("variable", ["GS_CACHE_FILE_PATH", "QD_OFFLINE_CACHE_FILE_PATH", "XDG_CACHE_HOME", "HOME"])
-def test_no_cache_of_another_user_is_loaded_on_a_node(variable: str, tmp_path: Path) -> None:
-    """Genesis unpickles meshes. The first worker makes a cache that others could make."""
-    (script := tmp_path / "job.py").touch()
-    (scratch := tmp_path / "scratch").mkdir()
-    scratch.chmod(0o1777)
-    spec = spec_for(script=str(script), agent=AgentSpec("n1", "s", "id"))
-    check = partial(check_code, spec)
-    environ = {variable: str(scratch / "us" / "cache")}
-    check(environ)
-    assert (scratch / "us").stat().st_mode & 0o777 == 0o700
-    shutil.chown(scratch / "us", "nobody")
-    with pytest.raises(GmgError, match=f"{scratch}/us belongs to nobody here"):
-        check(environ)
-
-
 async def test_a_node_without_the_working_directory_runs_no_script_of_the_same_name_at_home(
     hosts: NodesSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,7 +224,7 @@ def test_the_owner_of_the_working_directory_is_not_trusted_with_the_script(tmp_p
     shutil.chown(script, "nobody")
     spec = spec_for(script=str(script), agent=AgentSpec("n1", "s", "id", cwd_owners=("nobody",)))
     with pytest.raises(GmgError, match="belongs to nobody here"):
-        check_code(spec, {})
+        check_code(spec)
 
 
 def test_a_node_runs_no_script_that_is_missing_when_it_looks(tmp_path: Path) -> None:
@@ -279,7 +235,7 @@ def test_a_node_runs_no_script_that_is_missing_when_it_looks(tmp_path: Path) -> 
         structs.replace(spec_for(script="job", agent=agent_spec), module=True, cwd=str(tmp_path / "scratch")),
     ):
         with pytest.raises(GmgError, match=r"scratch.* cannot be used here: No such file or directory"):
-            check_code(spec, {})
+            check_code(spec)
 
 
 def test_a_running_agent_is_found_although_another_user_has_changed_where_sockets_lie(
