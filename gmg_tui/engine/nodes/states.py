@@ -134,8 +134,10 @@ MAX_NODE_BYTES = 4 << 20
 """Size limit of an agent's message about its node, not counting its slots."""
 CURVES_CUTOFF_BYTES = 4 << 20
 """An agent's message omits further curves once those in it exceed this size."""
-MAX_SLOT_BYTES, _MAX_KEPT_BYTES = 4 << 20, 256 << 20
-"""Size limits of a result or of curves, of which a script may have 1 and 3 MB: on a slot, and over all, which are kept."""
+MAX_SLOT_BYTES = 4 << 20
+"""Size limit of a slot's result or curves, of which a script may have 1 and 3 MB."""
+_MAX_KEPT_BYTES = {"result": 16 << 20, "curves": 256 << 20}
+"""Size limits of what is kept of all slots; results may take ten times as much memory when decoded."""
 
 
 class Sizes:
@@ -157,7 +159,7 @@ class Sizes:
     def limit(self, slot: str, field: str, data: bytes) -> bytes:
         """Returns new data on a slot; nothing if it is too much, so that its last data stays."""
         others = sum(size for key, size in self._bytes.items() if key[1] == field and key[0] != slot)
-        if len(data) > MAX_SLOT_BYTES or others + len(data) > _MAX_KEPT_BYTES:
+        if len(data) > MAX_SLOT_BYTES or others + len(data) > _MAX_KEPT_BYTES[field]:
             return b""
         self._bytes[slot, field] = len(data) or self._bytes.get((slot, field), 0)
         return data

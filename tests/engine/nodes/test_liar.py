@@ -335,7 +335,7 @@ async def test_what_is_too_much_for_a_node_costs_no_connection(monkeypatch: pyte
     for slot in attempts:
         sent, applied = report(slot, curves if slot == "n1/cpu0" else {})
         assert applied == (sent.result, sent.curves)
-    monkeypatch.setattr(states, "_MAX_KEPT_BYTES", 11 << 20)
+    monkeypatch.setattr(states, "_MAX_KEPT_BYTES", {"result": 11 << 20, "curves": 1 << 20})
     assert report("n1/cpu0", {})[1] == (b"", b""), "it keeps its last one"
 
 
