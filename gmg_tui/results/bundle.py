@@ -56,7 +56,8 @@ def bundle(entry: sessions.SessionEntry) -> bytes:
                 skipped = min(start, _MAX_VALUE_BYTES)  # so that a value that begins earlier is masked
                 file.seek(start - skipped)
                 text = scrub(file.read(_MAX_LOG_BYTES + skipped).decode(errors="replace"))
-                archive.writestr(str(path.relative_to(entry.folder)), text[skipped:])
+                stem = scrub(path.stem).replace(MASK, "masked")  # a job's name contains its values
+                archive.writestr(str(path.relative_to(entry.folder).with_name(stem + path.suffix)), text[skipped:])
         archive.writestr("versions.json", msgspec.json.format(msgspec.json.encode(_versions(entry))))
     return buffer.getvalue()
 

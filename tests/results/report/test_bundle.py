@@ -63,11 +63,13 @@ def test_a_bundle_has_the_end_of_each_log_and_neither_secrets_nor_homes(
     (folder / "logs" / "link.log").symlink_to("/dev/zero")
     (folder / "logs" / "more.log").symlink_to(tmp_path / "sim.py")
     (folder / "logs" / "cut.log").write_text("x" * 1_000_000 + "plain-value" + "y" * ((2 << 20) - len("value")))
+    (folder / "logs" / "0001-TOKEN=valu3.log").touch()
     done = gmg("report", "it", "--bundle", WANDB_API_KEY="fromtheshell", XDG_STATE_HOME=os.environ["XDG_STATE_HOME"])
     assert (done.stdout, done.stderr, done.returncode) == ("gmg-tui-it.zip\n", "", 0)
     with zipfile.ZipFile("gmg-tui-it.zip") as archive:
         texts = {name: archive.read(name).decode() for name in archive.namelist()}
-    assert set(texts) == {"session.json", "summary.json", ENGINE_LOG, "logs/cpu0.log", "logs/cut.log", "versions.json"}
+    logs = {"logs/cpu0.log", "logs/cut.log", "logs/0001-TOKEN=masked.log"}
+    assert set(texts) == {"session.json", "summary.json", ENGINE_LOG, *logs, "versions.json"}
     assert set(texts["logs/cut.log"]) == {"y"}
     assert len(texts["logs/cpu0.log"]) <= 2 << 20
     assert "--api-key" in texts["logs/cpu0.log"]
