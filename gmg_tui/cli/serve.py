@@ -72,27 +72,31 @@ class _ConnectionLimiter:
 
     def __init__(self, connect: Callable[[], RequestHandler]) -> None:
         self._connect = connect
-        self._pending: dict[RequestHandler, None] = {}
-        """Connections that have not requested the page, oldest first."""
+        self._pending: dict[asyncio.Transport, asyncio.TimerHandle] = {}
+        """Connections that have not requested the page, oldest first. Their handlers may hold megabytes, even once closed."""
 
     def connect(self) -> RequestHandler:
         """Returns the handler of a new connection."""
-        handler = self._connect()
-        self._pending[handler] = None
-        if len(self._pending) > MAX_PENDING:
-            self._close(next(iter(self._pending)))
-        asyncio.get_running_loop().call_later(REQUEST_TIMEOUT_S, self._close, handler)
+        handler, loop = self._connect(), asyncio.get_running_loop()
+        loop.call_soon(loop.call_soon, self._add, handler)  # the loop gives it its transport before the second call
         return handler
 
-    def _close(self, handler: RequestHandler) -> None:
-        if handler in self._pending:
-            del self._pending[handler]
-            if handler.transport is not None:
-                handler.transport.abort()
+    def _add(self, handler: RequestHandler) -> None:
+        if (transport := handler.transport) is None:
+            return  # it is closed already
+        for other in [other for other in self._pending if other.is_closing()]:
+            self._forget(other)
+        if len(self._pending) >= MAX_PENDING:
+            next(iter(self._pending)).abort()
+        self._pending[transport] = asyncio.get_running_loop().call_later(REQUEST_TIMEOUT_S, transport.abort)
 
-    def accept(self, handler: RequestHandler) -> None:
+    def accept(self, transport: asyncio.Transport | None) -> None:
         """Exempts a connection that has requested the page."""
-        self._pending.pop(handler, None)
+        if transport in self._pending:
+            self._forget(transport)
+
+    def _forget(self, transport: asyncio.Transport) -> None:
+        self._pending.pop(transport).cancel()
 
 
 async def _run_client(request: web.Request, command: str, downloads: DownloadManager) -> web.StreamResponse:
@@ -174,7 +178,7 @@ async def _serve(listener: socket.socket, name: str) -> None:
     @web.middleware
     async def accept(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.match_info.http_exception is None:
-            limiter.accept(request.protocol)
+            limiter.accept(request.transport)
         return await handler(request)
 
     async def add_headers(_: web.Request, response: web.StreamResponse) -> None:

@@ -104,6 +104,19 @@ async def test_unfinished_requests_block_nobody_and_print_nothing() -> None:
         await served.process.wait()
 
 
+async def test_closed_connections_take_no_memory() -> None:
+    endless = b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 2_000_000
+
+    def flood(port: int) -> None:
+        for _ in range(1000):
+            with socket.create_connection(("127.0.0.1", port)) as connection, contextlib.suppress(OSError):
+                connection.sendall(endless)
+
+    async with ScriptedEngine(), serving() as served:
+        await asyncio.to_thread(flood, int(served.root.rpartition(":")[2]))
+        assert psutil.Process(served.process.pid).memory_info().rss < 300 << 20
+
+
 async def test_a_viewers_input_is_bounded_and_its_process_ends_with_the_connection() -> None:
     async with ScriptedEngine(), serving() as served, aiohttp.ClientSession() as web:
         page = await web.ws_connect(f"{served.url}ws?width=1000000&height=1000000")
