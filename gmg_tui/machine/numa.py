@@ -1,6 +1,7 @@
 """The NUMA nodes of GPUs and CPUs, from sysfs."""
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress
 from pathlib import Path
@@ -8,17 +9,19 @@ from pathlib import Path
 from gmg_tui.model import Slot
 
 _SYS = Path("/sys")
+_PCI_ADDRESS = re.compile(r"[0-9a-f]{0,4}([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
+"""NVML's form of an address, with eight digits for the domain; sysfs has four."""
 BINDING_VARIABLES = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PLACES", "OMP_PROC_BIND")
 """Variables with which users choose the cores themselves."""
 
 
 def node_of(pci_bus_id: str | None, sys: Path = _SYS) -> int | None:
     """Returns the NUMA node of a PCI device; None if unknown, as on many machines with a single node."""
-    if pci_bus_id is None:
+    address = _PCI_ADDRESS.fullmatch((pci_bus_id or "").lower())  # a node could report any path
+    if address is None:
         return None
-    domain, _, rest = pci_bus_id.lower().partition(":")
     with suppress(OSError, ValueError):
-        node = int((sys / "bus/pci/devices" / f"{domain[-4:]}:{rest}" / "numa_node").read_text())
+        node = int((sys / "bus/pci/devices" / address[1] / "numa_node").read_text())
         return node if node >= 0 else None
     return None
 

@@ -37,7 +37,6 @@ _MAX_SEARCH_S = 5.0
 _DISK_ERRORS = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH}
 _KERNEL_FOLDERS = ("proc",), ("sys",)
 """Folders below the root where no script saves."""
-_ANY_HOST = "autofs", "-hosts"
 _OCTAL = re.compile(r"\\([0-7]{3})")
 _MAX_SKEW_S = 600.0
 """Difference allowed between the clocks of a node and of a disk."""
@@ -159,30 +158,42 @@ def newest_intact(checkpoints: Sequence[Checkpoint], trust: Trust) -> Checkpoint
     return f"it started from the beginning: {newest} {reasons.get(newest, 'was replaced')}"
 
 
-def on_known_disks(checkpoints: Sequence[Checkpoint]) -> tuple[Checkpoint, ...]:
-    """Returns the checkpoints without those that a node has reported in a folder such as `/net`, if not mounted yet.
+def on_known_disks(checkpoints: Sequence[Checkpoint], given: Iterable[str]) -> tuple[Checkpoint, ...]:
+    """Returns the checkpoints without those that a node has reported on a disk that this session has no other use for.
 
-    Looking there would mount the disk of any host, perhaps of the node itself (autofs(5), the map `-hosts`).
+    Looking there might mount the disk of any host, perhaps of the node itself: an automounter such as `/net` mounts what is
+    named (autofs(5)). Known are disks in the texts `given` by the user, such as arguments, and those mounted already, but
+    for the map `-hosts`, where any user may have named one.
     """
     if not any(checkpoint.node for checkpoint in checkpoints):
         return tuple(checkpoints)
-    mounts = _mounts()
-    return tuple(
-        checkpoint
-        for checkpoint in checkpoints
-        if not checkpoint.node
-        or next((mounts[folder] for folder in Path(checkpoint.path).parents if folder in mounts), None) != _ANY_HOST
-    )
+    mounted, maps = _mounts()
+    texts = [f"{text}/" for text in given]
+
+    def is_known(path: Path) -> bool:
+        disks = {folder / path.relative_to(folder).parts[0]: maps[folder] for folder in path.parents if folder in maps}
+        return all(
+            any(f"{disk}/" in text for text in texts) or (source != "-hosts" and disk in mounted)
+            for disk, source in disks.items()
+        )
+
+    return tuple(checkpoint for checkpoint in checkpoints if not checkpoint.node or is_known(Path(checkpoint.path)))
 
 
-def _mounts() -> dict[Path, tuple[str, str]]:
-    """Returns the types and sources of mounts by mount point, the topmost each (proc_pid_mountinfo(5))."""
-    mounts = {}
+def _mounts() -> tuple[set[Path], dict[Path, str]]:
+    """Returns all mount points, and those below which an automounter mounts what is named, each with the name of its map.
+
+    Source: proc_pid_mountinfo(5); in Linux' fs/autofs, a mount of the type `direct` or `offset` mounts a given disk.
+    """
+    mounted, maps = set[Path](), dict[Path, str]()
     for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():
-        mount, _, kind = line.partition(" - ")
-        folder = _OCTAL.sub(lambda code: chr(int(code[1], 8)), mount.split(" ")[4])
-        mounts[Path(folder)] = kind.split(" ")[0], kind.split(" ")[1]
-    return mounts
+        mount, _, details = line.partition(" - ")
+        folder = Path(_OCTAL.sub(lambda code: chr(int(code[1], 8)), mount.split(" ")[4]))
+        kind, source, options = details.split(" ", 2)
+        mounted.add(folder)
+        if kind == "autofs" and {"direct", "offset"}.isdisjoint(options.split(",")):
+            maps[folder] = source
+    return mounted, maps
 
 
 def absence(checkpoints: Iterable[Checkpoint]) -> OSError | None:

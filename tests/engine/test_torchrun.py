@@ -1,6 +1,7 @@
 """A user's own torchrun: the real one, with gloo on the CPU, and one that sees all cards of the simulated driver."""
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,12 @@ async def test_torchrun_as_a_job_has_time_to_end_its_ranks(tmp_path: Path) -> No
 )
 def test_torchrun_is_recognised_by_its_command_line(script: str, module: bool, expected: bool) -> None:
     assert torchrun.is_torchrun(script, module=module) is expected
+
+
+def test_no_other_user_is_shown_a_free_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever lists the ports that are listened on could take it before rank 0 does."""
+    monkeypatch.setattr(socket.socket, "listen", None)
+    assert torchrun.free_port() > 0
 
 
 def test_a_stopping_engine_gives_torchrun_jobs_time_to_end() -> None:

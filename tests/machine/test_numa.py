@@ -67,6 +67,12 @@ def test_nothing_is_pinned_without_topology(text: str, sys_folder: Path) -> None
     assert near_cores(SLOTS, sys_folder / "absent") == {}
 
 
+def test_no_other_file_is_read_at_a_nodes_word(sys_folder: Path) -> None:
+    (sys_folder / "numa_node").write_text("0")
+    assert numa.node_of("00000000:1B:00.0", sys_folder) == 0
+    assert numa.node_of("0000:1b:00.0/../../../..", sys_folder) is None
+
+
 def test_all_threads_of_a_process_are_pinned() -> None:
     code = "import threading, time; threading.Thread(target=time.sleep, args=(600,)).start(); print(flush=True)"
     first = min(os.sched_getaffinity(0))

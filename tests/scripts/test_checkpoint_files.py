@@ -423,9 +423,11 @@ def test_no_hosts_disk_is_mounted_because_a_node_names_it(monkeypatch: pytest.Mo
     """Its checkpoint would be the node's own code."""
     lines = (
         "22 1 0:20 / / rw - ext4 /dev/sda1 rw",
-        "30 22 0:30 / /net rw shared:1 - autofs -hosts rw,fd=7",
+        "30 22 0:30 / /net rw shared:1 - autofs -hosts rw,fd=7,indirect",
         r"31 30 0:31 / /net/our\040host rw shared:2 master:1 - nfs4 our:/ rw",
-        "32 22 0:32 / /scratch rw - autofs /etc/auto.scratch rw,fd=8",
+        "32 22 0:32 / /scratch rw - autofs /etc/auto.scratch rw,fd=8,indirect",
+        "33 32 0:33 / /scratch/us rw - nfs4 our:/us rw",
+        "34 22 0:34 / /disk rw - autofs systemd-1 rw,fd=9,direct",
     )
     read_text = Path.read_text
     monkeypatch.setattr(
@@ -434,11 +436,13 @@ def test_no_hosts_disk_is_mounted_because_a_node_names_it(monkeypatch: pytest.Mo
         lambda path, **more: "\n".join(lines) if path.name == "mountinfo" else read_text(path, **more),
     )
     for path, is_kept in (
-        *(("/net/evil/x/model.pt", False), ("/net/our host/x/model.pt", True)),
-        *(("/scratch/us/model.pt", True), ("/home/us/model.pt", True)),
+        *(("/net/evil/x/model.pt", False), ("/net/our host/x/model.pt", False), ("/net/given/model.pt", True)),
+        *(("/scratch/us/model.pt", True), ("/scratch/evil/model.pt", False), ("/scratch/ours/model.pt", True)),
+        *(("/disk/us/model.pt", True), ("/home/us/model.pt", True)),
     ):
-        assert bool(on_known_disks([Checkpoint(path, 1.0, node="n1")])) is is_kept
-        assert on_known_disks([Checkpoint(path, 1.0)])
+        given = ("/scratch/ours", "--out=/net/given/x")
+        assert bool(on_known_disks([Checkpoint(path, 1.0, node="n1")], given)) is is_kept
+        assert on_known_disks([Checkpoint(path, 1.0)], given)
 
 
 def test_checkpoints_absence_unless_their_folder_shows_that_they_were_removed(tmp_path: Path) -> None:

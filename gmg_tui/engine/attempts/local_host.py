@@ -131,7 +131,9 @@ class LocalHost:
         self._calls: dict[Hashable, asyncio.Task[object]] = {}
         """Running calls that may block forever, shared: a hung driver must not cost a thread per attempt."""
         self._memories: WeakValueDictionary[tuple[Path, ...], Memory] = WeakValueDictionary()
-        self._cores_near_gpus = numa.near_cores(session.slots) if spec.pin and spec.simulate is None else {}
+        self._cores_near_gpus = (
+            numa.near_cores(session.slots) if spec.pin and spec.simulate is None and spec.nodes is None else {}
+        )
         """The CPU cores near each slot's GPU, on machines with several NUMA nodes."""
 
     def create_attempt(self, slot: EngineSlot, worker: Worker) -> LocalAttempt:
@@ -225,7 +227,7 @@ class LocalHost:
         values = {**values_for(slot, task.index, task.count, gpu_index), **task.values}
         args, env = tuple(fill(arg, values) for arg in task.args), task.env
         extra = {name: fill(value, values) for name, value in env.items()}
-        checkpoint, not_continued = await self._find_checkpoint(task, report)
+        checkpoint, not_continued = await self._find_checkpoint(task, (*args, *extra.values()), report)
         if checkpoint is not None:
             task = replace(task, checkpoints=relocate(task.checkpoints, checkpoint))
             resume_values = {**values, **checkpoint_values(Path(checkpoint.path))}
@@ -308,15 +310,19 @@ class LocalHost:
         sharers = sum(not cores.isdisjoint(near) for near in self._cores_near_gpus.values())
         return min(threads, thread_share(len(cores), sharers))
 
-    async def _find_checkpoint(self, task: Task, report: Report) -> tuple[Checkpoint | None, str | None]:
+    async def _find_checkpoint(
+        self, task: Task, given: Sequence[str], report: Report
+    ) -> tuple[Checkpoint | None, str | None]:
         """Returns the checkpoint to continue from, or the reason that none can be used; (None, None) if none exists.
 
-        Waits a while if all are away: from the start, the script would overwrite them once they are back.
+        `given` are the attempt's arguments and variables. Waits a while if all are away: from the start, the script would
+        overwrite them once they are back.
         Raises `GmgError` if their disk does not work.
         """
         if not task.resume_args or not task.checkpoints:
             return None, None
-        saved, disk = on_known_disks(task.checkpoints), "the disk with the checkpoints"
+        own, disk = (*code_paths(self.spec), self.spec.cwd, self.spec.folder), "the disk with the checkpoints"
+        saved = on_known_disks(task.checkpoints, (*own, *given))
         if not saved:
             return None, f"it started from the beginning: {task.checkpoints[-1].path} is on no disk in use here"
         until, was_away = time.monotonic() + _DISK_TIMEOUT_S, False

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 import msgspec
@@ -43,6 +43,7 @@ PHASE_TIMES = "phase_times"
 MAX_FILES = 200
 """Maximum files to keep in that folder, the newest."""
 _MAX_FILE_BYTES = 1 << 16
+_MAX_MESHES = 100_000
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d_,]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.])")
 _SEED = re.compile(r"seed(?:$|=)", re.IGNORECASE)
 """`--seed 1`, `--seed=1`, hydra's `env.seed=1`."""
@@ -101,19 +102,21 @@ def _cache(variable: str, name: str, environ: Mapping[str, str], cwd: str) -> Pa
 
 
 def mesh_count(environ: Mapping[str, str], cwd: str) -> int:
-    """Returns the number of files in the mesh cache; 0 if it cannot be read."""
+    """Returns the number of files in the mesh cache, up to `_MAX_MESHES`; 0 if another user could change it."""
     cache = mesh_cache(environ, cwd)
-    try:
-        return sum(1 for _ in cache.glob("*/*")) if cache is not None else 0
-    except OSError:
+    if cache is None or distrust(cache) is not None:
         return 0
+    return sum(1 for _ in islice(files_in(cache), _MAX_MESHES))
 
 
 def has_kernels(environ: Mapping[str, str], cwd: str) -> bool:
     """True if the cache holds compiled kernels of any script."""
     cache = kernel_cache(environ, cwd)
+    if cache is None:
+        return False
     try:
-        return cache is not None and any(cache.iterdir())
+        with os.scandir(cache) as entries:
+            return next(entries, None) is not None
     except OSError:
         return False
 

@@ -176,6 +176,17 @@ def test_other_arguments_start_together_until_some_have_made_other_meshes(tmp_pa
     assert run("--exp", "d") is StartMode.TOGETHER
 
 
+def test_only_files_in_ones_own_mesh_cache_are_counted(tmp_path: Path) -> None:
+    """Others could make any number of links to large folders."""
+    (cache := tmp_path / "genesis" / "gsd").mkdir(parents=True)
+    (cache / "mesh").touch()
+    (tmp_path / "genesis" / "link").symlink_to("/usr/bin")
+    environ = {"XDG_CACHE_HOME": str(tmp_path)}
+    assert caches.mesh_count(environ, "/") == 2
+    (tmp_path / "genesis").chmod(0o777)
+    assert caches.mesh_count(environ, "/") == 0
+
+
 @pytest.mark.parametrize(
     ("script", "beside", "may"),
     [
