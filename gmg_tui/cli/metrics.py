@@ -8,7 +8,8 @@ import re
 import signal
 import socket
 import threading
-from contextlib import suppress
+from collections.abc import Iterable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -16,6 +17,7 @@ from prometheus_client.exposition import choose_encoder
 
 from gmg_tui import session as sessions
 from gmg_tui.cli.printing import note
+from gmg_tui.machine.address import LOOPBACKS, listening
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.files import remove_written, write_atomic
 from gmg_tui.model import units
@@ -27,7 +29,7 @@ MAX_PORT = 65535
 _OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 _ACCEPTS_OPENMETRICS = re.compile(r"(?im)^accept:.*\bapplication/openmetrics-text\b")
 """Matches any version of the format, answered with 1.0.0: others would need their own scrapes, or be invalid."""
-_LOCAL_NAMES = ("127.0.0.1", "localhost", "::1")
+_LOCAL_NAMES = (*LOOPBACKS, "localhost")
 _WRITE_INTERVAL_S = 15.0
 """Interval between writes of the text file."""
 MAX_CONNECTIONS = 64
@@ -116,25 +118,26 @@ class _Exporter:
 def _serve(host: str, port: int, registry: CollectorRegistry) -> None:
     """Serves the metrics until SIGTERM or SIGHUP. Raises `GmgError`."""
     address = f"[{host}]" if ":" in host else host
-    try:
-        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        if error.errno == errno.EADDRINUSE:
-            reason = "in use (by dcgm-exporter?); give another port"
-        raise GmgError(f"--listen {host}:{port}: {reason}", 1) from error
-    note(f"gmg-tui: metrics at http://{address}:{listening.getsockname()[1]}/metrics")
-    logging.getLogger().addHandler(logging.NullHandler())  # no traceback for each broken connection
+    with ExitStack() as stack:
+        try:
+            listeners = stack.enter_context(listening(host, port))
+        except OSError as error:
+            reason = error.strerror or str(error)
+            if error.errno == errno.EADDRINUSE:
+                reason = "in use (by dcgm-exporter?); give another port"
+            raise GmgError(f"--listen {host}:{port}: {reason}", 1) from error
+        note(f"gmg-tui: metrics at http://{address}:{listeners[0].getsockname()[1]}/metrics")
+        logging.getLogger().addHandler(logging.NullHandler())  # no traceback for each broken connection
+        asyncio.run(_answer_until_stopped(_Exporter(registry, host), listeners))
 
-    async def run() -> None:
-        stop_requested = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, stop_requested.set)
-        await asyncio.start_server(_Exporter(registry, host).answer, sock=listening, backlog=MAX_CONNECTIONS)
-        await stop_requested.wait()
 
-    with listening:
-        asyncio.run(run())
+async def _answer_until_stopped(exporter: _Exporter, listeners: Iterable[socket.socket]) -> None:
+    stop_requested = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, stop_requested.set)
+    for listener in listeners:
+        await asyncio.start_server(exporter.answer, sock=listener, backlog=MAX_CONNECTIONS)
+    await stop_requested.wait()
 
 
 def _write(path: Path, registry: CollectorRegistry) -> None:

@@ -14,7 +14,7 @@ import shlex
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
 import aiohttp_jinja2
@@ -29,6 +29,7 @@ from textual_serve.server import Server
 from gmg_tui import session as sessions
 from gmg_tui.cli.attach import SERVED_VARIABLE
 from gmg_tui.cli.printing import note
+from gmg_tui.machine.address import LOOPBACKS, listening
 from gmg_tui.model.errors import GmgError
 from gmg_tui.ui.terminal import MAX_CELLS
 
@@ -58,8 +59,8 @@ def serve(name: str | None, port: int) -> int:
     entry = sessions.find(name, running=True)
     os.environ[SERVED_VARIABLE] = entry.record.session.id  # for its pages' clients; not for other users, like arguments
     try:
-        with socket.create_server((_HOST, port)) as listener:
-            asyncio.run(_serve(listener, entry.name))
+        with listening(_HOST, port) as listeners:
+            asyncio.run(_serve(listeners, entry.name))
     except OSError as error:
         in_use = error.errno == errno.EADDRINUSE
         reason = "in use; --port 0 picks a free one" if in_use else error.strerror or str(error)
@@ -145,12 +146,12 @@ def _parse_size(value: object, default: int) -> int:
         return default
 
 
-async def _serve(listener: socket.socket, name: str) -> None:
+async def _serve(listeners: Sequence[socket.socket], name: str) -> None:
     """Serves pages, each with a client of the session `name`, until SIGINT, SIGTERM or SIGHUP."""
     stop_requested = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop_requested.set)
-    root, token = f"http://{_HOST}:{listener.getsockname()[1]}", secrets.token_urlsafe(24)
+    root, token = f"http://{_HOST}:{listeners[0].getsockname()[1]}", secrets.token_urlsafe(24)
     command = shlex.join([sys.executable, "-P", "-m", "gmg_tui", "attach", "--readonly", name])
     server = Server(command, title=name, public_url=root)
     logging.getLogger().addHandler(logging.NullHandler())  # no traceback for each broken connection
@@ -165,7 +166,7 @@ async def _serve(listener: socket.socket, name: str) -> None:
 
     async def websocket(request: web.Request) -> web.StreamResponse:
         nonlocal viewers
-        if urlsplit(request.headers.get("Origin", root)).hostname not in {_HOST, "localhost"}:
+        if urlsplit(request.headers.get("Origin", root)).hostname not in {*LOOPBACKS, "localhost"}:
             raise web.HTTPForbidden  # another site's page
         if viewers >= MAX_VIEWERS:
             raise web.HTTPServiceUnavailable
@@ -199,7 +200,8 @@ async def _serve(listener: socket.socket, name: str) -> None:
     assert runner.server is not None
     limiter = _ConnectionLimiter(runner.server)
     try:
-        await asyncio.get_running_loop().create_server(limiter.connect, sock=listener, backlog=MAX_PENDING)
+        for listener in listeners:
+            await asyncio.get_running_loop().create_server(limiter.connect, sock=listener, backlog=MAX_PENDING)
         print(f"{root}/{token}/", flush=True)
         note(f"serving {name} read-only; ctrl+c stops")
         await stop_requested.wait()

@@ -3,15 +3,39 @@
 Found by the route to another machine, as Debian and Ubuntu map the host's own name to 127.0.1.1 in `/etc/hosts`.
 """
 
+import errno
 import socket
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from ipaddress import ip_address
 from typing import Any
 
+LOOPBACKS = ("127.0.0.1", "::1")
 _OUTSIDE_ADDRESS = "192.0.2.1"
 """A documentation address (RFC 5737), which selects the default route."""
 _DISCARD_PORT = 9
+
+
+@contextmanager
+def listening(host: str, port: int) -> Iterator[list[socket.socket]]:
+    """Listens on a port (0: a free one) of an address; of a loopback address, on 127.0.0.1 and ::1. Raises `OSError`.
+
+    `localhost` may mean either: another user could listen on the other one, and be sent what is meant for this one.
+    """
+    hosts = [host]
+    if host in (*LOOPBACKS, "localhost"):
+        hosts = [*LOOPBACKS] if host != "::1" else [*reversed(LOOPBACKS)]
+    with ExitStack() as stack:
+        sockets: list[socket.socket] = []
+        for each in hosts:
+            family = socket.AF_INET6 if ":" in each else socket.AF_INET
+            try:
+                sockets.append(stack.enter_context(socket.create_server((each, port), family=family)))
+            except OSError as error:
+                if not sockets or error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):  # e.g. no IPv6
+                    raise
+            port = sockets[0].getsockname()[1]
+        yield sockets
 
 
 def launch_hosts(environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ import grp
 import os
 import pwd
 import stat
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -22,14 +22,17 @@ MISSING = FileNotFoundError, NotADirectoryError
 """Errors for a missing component of a path; after any other, its components are unknown."""
 
 
-def components(path: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
+def components(
+    path: Path, check: Callable[[Path], None] = lambda _: None
+) -> Iterator[tuple[Path, os.stat_result, bool]]:
     """Yields the folders and links that lead to `path`, and its target: each one's path, status, and True for the target.
 
-    Starts at the root; after a link, `..` is the parent of the link's target, as for the kernel. Raises `OSError` if one is
-    missing, if links form a loop, or at the end if the kernel follows one of them elsewhere.
+    Starts at the root; after a link, `..` is the parent of the link's target, as for the kernel. Calls `check` before it looks
+    at one. Raises `OSError` if one is missing, if links form a loop, or at the end if the kernel follows one of them elsewhere.
     """
     component, names, links = Path("/"), [*reversed(path.absolute().parts[1:])], 0
     while links <= MAX_LINKS:
+        check(component)
         status = component.lstat()
         yield component, status, not names
         if stat.S_ISLNK(status.st_mode):

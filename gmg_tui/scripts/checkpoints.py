@@ -51,10 +51,18 @@ class Trust(NamedTuple):
     Attributes:
         runs: Paths that workers run from.
         marks: Names of files that identify a session's folder or a copy of it, whose logs hold output of other nodes.
+        node: Name of this machine as a node; empty for the engine's own.
+        given: Texts in which the user names paths, such as arguments.
     """
 
     runs: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
+    node: str = ""
+    given: tuple[str, ...] = ()
+
+    def is_from_another(self, checkpoint: Checkpoint) -> bool:
+        """True for a checkpoint that another node has reported, for which there is only its word."""
+        return checkpoint.node not in ("", self.node)
 
     def distrust_reason(self, path: str, status: os.stat_result) -> str | None:
         """Returns the reason to distrust an open file, such as its owner; None if it is trusted. Raises `OSError`."""
@@ -78,8 +86,8 @@ class Trust(NamedTuple):
         trusted -= {ambiguous_id()}
         unmapped, is_public = unmapped_id(), False
         for folder, parent, _ in parents:
-            if folder.parts[1:2] == ("proc",):
-                return f"could be replaced: {folder} is not the same for all processes"
+            if folder.parts[1:2] in _KERNEL_FOLDERS:
+                return f"is in {folder}, where no script saves"
             is_link = stat.S_ISLNK(parent.st_mode)
             # Inside a public folder, an unmapped owner may be anyone; elsewhere it is root.
             is_root = _is_squashed(parent) or parent.st_uid == unmapped
@@ -158,42 +166,47 @@ def newest_intact(checkpoints: Sequence[Checkpoint], trust: Trust) -> Checkpoint
     return f"it started from the beginning: {newest} {reasons.get(newest, 'was replaced')}"
 
 
-def on_known_disks(checkpoints: Sequence[Checkpoint], given: Iterable[str]) -> tuple[Checkpoint, ...]:
-    """Returns the checkpoints without those that a node has reported on a disk that this session has no other use for.
+def on_known_disks(checkpoints: Iterable[Checkpoint], trust: Trust) -> tuple[Checkpoint, ...]:
+    """Returns the checkpoints without those on a disk that only another node has named. May block on a disk.
 
     Looking there might mount the disk of any host, perhaps of the node itself: an automounter such as `/net` mounts what is
-    named (autofs(5)). Known are disks in the texts `given` by the user, such as arguments, and those mounted already, but
-    for the map `-hosts`, where any user may have named one.
+    named (autofs(5)).
     """
-    if not any(checkpoint.node for checkpoint in checkpoints):
-        return tuple(checkpoints)
-    mounted, maps = _mounts()
-    texts = [f"{text}/" for text in given]
+    maps, texts = _automounts(), [f"{text}/" for text in trust.given]
 
-    def is_known(path: Path) -> bool:
-        disks = {folder / path.relative_to(folder).parts[0]: maps[folder] for folder in path.parents if folder in maps}
-        return all(
-            any(f"{disk}/" in text for text in texts) or (source != "-hosts" and disk in mounted)
-            for disk, source in disks.items()
-        )
+    def check(component: Path) -> None:
+        if component.parent in maps and not any(f"{component}/" in text for text in texts):
+            raise _UnknownDiskError
 
-    return tuple(checkpoint for checkpoint in checkpoints if not checkpoint.node or is_known(Path(checkpoint.path)))
+    def is_known(path: str) -> bool:
+        try:
+            for _ in components(Path(path), check):
+                pass
+        except _UnknownDiskError:
+            return False
+        except OSError:  # it is missing, for example
+            pass
+        return True
+
+    return tuple(each for each in checkpoints if not trust.is_from_another(each) or is_known(each.path))
 
 
-def _mounts() -> tuple[set[Path], dict[Path, str]]:
-    """Returns all mount points, and those below which an automounter mounts what is named, each with the name of its map.
+class _UnknownDiskError(Exception):
+    pass
+
+
+def _automounts() -> set[Path]:
+    """Returns the folders in which an automounter mounts what is named.
 
     Source: proc_pid_mountinfo(5); in Linux' fs/autofs, a mount of the type `direct` or `offset` mounts a given disk.
     """
-    mounted, maps = set[Path](), dict[Path, str]()
+    folders = set[Path]()
     for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():
         mount, _, details = line.partition(" - ")
-        folder = Path(_OCTAL.sub(lambda code: chr(int(code[1], 8)), mount.split(" ")[4]))
-        kind, source, options = details.split(" ", 2)
-        mounted.add(folder)
+        kind, _, options = details.split(" ", 2)
         if kind == "autofs" and {"direct", "offset"}.isdisjoint(options.split(",")):
-            maps[folder] = source
-    return mounted, maps
+            folders.add(Path(_OCTAL.sub(lambda code: chr(int(code[1], 8)), mount.split(" ")[4])))
+    return folders
 
 
 def absence(checkpoints: Iterable[Checkpoint]) -> OSError | None:
@@ -295,6 +308,15 @@ def _is_unchanged(status: os.stat_result, checkpoint: Checkpoint) -> bool:
     return not is_known or (status.st_size, status.st_mtime_ns) == (checkpoint.size_bytes, checkpoint.mtime_ns)
 
 
+def _is_as_reported(status: os.stat_result, checkpoint: Checkpoint) -> bool:
+    """True for the file that was reported, or the same one changed later: nobody can guess an inode or a time in ns.
+
+    Some network disks have other inodes on each machine.
+    """
+    is_complete = checkpoint.size_bytes is not None and checkpoint.mtime_ns > 0
+    return 0 != checkpoint.inode == status.st_ino or (is_complete and _is_unchanged(status, checkpoint))
+
+
 def _defect(path: str, checkpoint: Checkpoint, trust: Trust) -> str | None:
     """Returns the reason why a file cannot be loaded; None if it can.
 
@@ -306,7 +328,7 @@ def _defect(path: str, checkpoint: Checkpoint, trust: Trust) -> str | None:
             is_saved_file = status.st_ino == checkpoint.inode and _is_unchanged(status, checkpoint)
             if not is_saved_file and status.st_mtime < checkpoint.saved - _MAX_SKEW_S:
                 return "is another file, written earlier"
-            if not is_saved_file and checkpoint.node and checkpoint.size_bytes is None:
+            if trust.is_from_another(checkpoint) and not _is_as_reported(status, checkpoint):
                 return f"is another file than {checkpoint.node} has reported"
             # Only then read it: another user's link may lead to a file in `/proc`, and reading that may hang.
             if (reason := trust.distrust_reason(path, status)) is not None:

@@ -1,11 +1,12 @@
 """The address by which other machines reach this one, in a network namespace of its own."""
 
+import socket
 import subprocess
 import sys
 
 import pytest
 
-from gmg_tui.machine.address import address_for, is_numeric, is_reachable, launch_hosts
+from gmg_tui.machine.address import LOOPBACKS, address_for, is_numeric, is_reachable, launch_hosts, listening
 
 _NETWORK = """
 ip link set lo up
@@ -25,6 +26,20 @@ def _addresses(setup: str, *peers: str) -> list[str]:
     if done.returncode:
         pytest.skip(f"no network namespace can be made here: {done.stderr.strip()[-200:]}")
     return done.stdout.split()
+
+
+@pytest.mark.parametrize("taken", LOOPBACKS)
+def test_no_other_user_gets_what_is_sent_to_localhost(taken: str) -> None:
+    """It is ::1 for some programs, as for sshd, and 127.0.0.1 for others."""
+    with listening("localhost", 0) as sockets:
+        assert tuple(each.getsockname()[0] for each in sockets) == LOOPBACKS
+        assert len({each.getsockname()[1] for each in sockets}) == 1
+    with (
+        socket.create_server((taken, 0), family=socket.AF_INET6 if ":" in taken else socket.AF_INET) as other,
+        pytest.raises(OSError, match="in use"),
+        listening("127.0.0.1", other.getsockname()[1]),
+    ):
+        pass
 
 
 def test_the_address_is_that_of_the_route_to_another_machine() -> None:

@@ -316,18 +316,17 @@ class LocalHost:
         """Returns the checkpoint to continue from, or the reason that none can be used; (None, None) if none exists.
 
         `given` are the attempt's arguments and variables. Waits a while if all are away: from the start, the script would
-        overwrite them once they are back.
-        Raises `GmgError` if their disk does not work.
+        overwrite them once they are back. Raises `GmgError` if their disk does not work.
         """
         if not task.resume_args or not task.checkpoints:
             return None, None
-        own, disk = (*code_paths(self.spec), self.spec.cwd, self.spec.folder), "the disk with the checkpoints"
-        saved = on_known_disks(task.checkpoints, (*own, *given))
+        trust, disk, all_saved = self._trust(given), "the disk with the checkpoints", task.checkpoints
+        saved = await self.await_disk(disk, lambda: on_known_disks(all_saved, trust), report, (trust, all_saved))
         if not saved:
             return None, f"it started from the beginning: {task.checkpoints[-1].path} is on no disk in use here"
         until, was_away = time.monotonic() + _DISK_TIMEOUT_S, False
         while True:
-            found = await self.await_disk(disk, lambda: newest_intact(saved, self._trust()), report, saved)
+            found = await self.await_disk(disk, lambda: newest_intact(saved, trust), report, saved)
             error = None
             if isinstance(found, str):
                 error = await self.await_disk(disk, lambda: absence(saved), report, (absence, saved))
@@ -344,8 +343,11 @@ class LocalHost:
         advice = "" if self.spec.agent is None else "; save to a disk that all machines share"
         return (None, found + advice) if isinstance(found, str) else (found, None)
 
-    def _trust(self) -> Trust:
-        return Trust(code_paths(self.spec), (sessions.RECORD, sessions.ENGINE_LOG))
+    def _trust(self, given: Sequence[str]) -> Trust:
+        spec, runs = self.spec, code_paths(self.spec)
+        texts = *runs, spec.cwd, spec.folder, *os.environ.values(), *given
+        node = spec.agent.node if spec.agent is not None else ""
+        return Trust(runs, (sessions.RECORD, sessions.ENGINE_LOG), node, texts)
 
     async def _visible_devices(self, slots: tuple[Slot, ...], report: Report) -> tuple[str, ...]:
         """Returns the names of these slots' GPUs for `CUDA_VISIBLE_DEVICES`."""
