@@ -332,7 +332,8 @@ class RemoteAttempt:
             return newest
         state, reason = self.end
         self._ended_at = self._ended_at or newest.ended or clock.now()
-        if self._report is not None and self._report.outcome is None:  # it was lost: a NaN does not condemn its origin
+        if self._report is not None and (self._report.outcome is None or not self._has_process):
+            # It was lost or never started: a NaN does not condemn its origin.
             newest = structs.replace(newest, continued_from=None)
         return structs.replace(newest, state=state, ended=self._ended_at, reason=reason)
 

@@ -204,19 +204,20 @@ async def test_a_node_can_make_no_checkpoint_of_another_forgotten(invented: int)
         assert len(record.checkpoints) <= MAX_CHECKPOINTS
 
 
-@pytest.mark.parametrize("lost", [False, True])
-async def test_a_node_that_is_lost_after_a_nan_condemns_no_checkpoint_of_another(lost: bool) -> None:
+@pytest.mark.parametrize("end", ["failed", "lost", "unready"])
+async def test_only_a_node_that_has_run_a_job_can_condemn_a_checkpoint_of_another_by_nan(end: str) -> None:
     known = tuple(Checkpoint(f"/runs/{number}.pt", float(number)) for number in range(1, 4))
     async with _attempt(Task((), {}, 0, 1, checkpoints=known, job=1)) as (attempt, running):
-        outcome = None if lost else Outcome(Failure(FailureKind.UNKNOWN, "", ""))
-        began = {"number": 1, "pid": 1, "started": time.time()}
+        failed = Outcome(Failure(FailureKind.UNKNOWN, "", ""), unready="GPU busy" if end == "unready" else None)
+        began = {"number": 1, "pid": None if end == "unready" else 1, "started": time.time()}
+        outcome = failed if end != "lost" else None
         attempt.apply_report(_report(attempt, outcome, **began, continued_from=known[-1].path))
         attempt.lose("n1 is lost")
         await running
         attempt.end = WorkerState.FAILED, None
         nan = Alert("nan", Severity.ERROR, "loss is NaN", time.time())
         usable = before_nan(structs.replace(attempt.record(), alerts=(nan,)))
-        assert usable == (known if lost else known[:-1])
+        assert usable == (known[:-1] if end == "failed" else known)
 
 
 def test_the_large_attempts_of_a_node_take_little_memory_once_others_follow() -> None:
