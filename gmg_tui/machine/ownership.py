@@ -62,6 +62,28 @@ def owners(*paths: str | Path) -> Iterator[tuple[Path, int]]:
                 yield component, status.st_uid
 
 
+def put_by_another(
+    path: Path, trusted: Collection[int] = (), check: Callable[[Path], None] = lambda _: None
+) -> str | None:
+    """Returns which component of a path a user who is not `trusted` has put into a folder of all users; None if none is.
+
+    Does not follow that user's links, as they may lead to a disk that hangs. Calls `check` before it looks at a component.
+    """
+    is_public = False
+    try:
+        for component, status, _ in components(path, check):
+            if is_public and status.st_uid not in {os.getuid(), 0, *trusted}:
+                return f"{component} belongs to {user_name(status.st_uid)}"
+            is_public = is_public_folder(status)
+    except PermissionError:
+        return (
+            f"{path} may be another user's" if is_public else None
+        )  # not even the owner can be seen, as in another user's FUSE file system
+    except OSError:
+        pass
+    return None
+
+
 def public_components(*paths: str | Path) -> Iterator[tuple[Path, int | None]]:
     """Yields the components of these paths in public folders, such as `/tmp`, each with its owner's user ID.
 

@@ -9,7 +9,7 @@ import stat
 import time
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import takewhile
@@ -26,6 +26,7 @@ from gmg_tui.machine.ownership import (
     is_own_group,
     is_public_folder,
     owners,
+    put_by_another,
     unmapped_id,
     user_name,
 )
@@ -60,6 +61,11 @@ class Trust(NamedTuple):
     node: str = ""
     given: tuple[str, ...] = ()
 
+    @property
+    def owners(self) -> set[int]:
+        """The user IDs of those who could change the workers' code."""
+        return {owner for _, owner in owners(*self.runs)} - {ambiguous_id()}
+
     def is_from_another(self, checkpoint: Checkpoint) -> bool:
         """True for a checkpoint that another node has reported, for which there is only its word."""
         return checkpoint.node not in ("", self.node)
@@ -81,9 +87,7 @@ class Trust(NamedTuple):
         is_trusted_group = is_private or is_own_group(status.st_gid) or status.st_gid in shared_with
         if status.st_mode & stat.S_IWGRP and not is_trusted_group:
             return "can be changed by its group, unlike its folder: use umask 022, or chmod g+w the folder"
-        trusted = {owner for _, owner in owners(*self.runs)}
-        trusted |= _sharers(parent for _, parent, _ in parents)
-        trusted -= {ambiguous_id()}
+        trusted = self.owners | _sharers(parent for _, parent, _ in parents) - {ambiguous_id()}
         unmapped, is_public = unmapped_id(), False
         for folder, parent, _ in parents:
             if folder.parts[1:2] in _KERNEL_FOLDERS:
@@ -145,12 +149,16 @@ def newest_intact(checkpoints: Sequence[Checkpoint], trust: Trust) -> Checkpoint
 
     Finds files that the script has renamed within their folder. May block on a disk.
     """
-    reasons, renamed = dict[str, str](), cache(lambda: _find_renamed(checkpoints))
+    reasons, trusted = dict[str, str](), trust.owners
+    renamed = cache(lambda: _find_renamed(checkpoints, trusted))
 
     def paths_of(checkpoint: Checkpoint) -> Iterator[str]:
-        is_at_path = _is_at_path(checkpoint)
+        theirs = put_by_another(Path(checkpoint.path), trusted)
+        is_at_path = theirs is None and _is_at_path(checkpoint)
         if is_at_path:
             yield checkpoint.path
+        if theirs is not None:
+            reasons[checkpoint.path] = f"could be replaced: {theirs}"
         # Also if it is not trusted there: another user may have made a link to it under its old name.
         yield from renamed().get(checkpoint, ())
         if not (is_at_path or checkpoint in renamed() or checkpoint.has_moved or checkpoint.path in reasons):
@@ -180,12 +188,9 @@ def on_known_disks(checkpoints: Iterable[Checkpoint], trust: Trust) -> tuple[Che
 
     def is_known(path: str) -> bool:
         try:
-            for _ in components(Path(path), check):
-                pass
+            put_by_another(Path(path), trust.owners, check)
         except _UnknownDiskError:
             return False
-        except OSError:  # it is missing, for example
-            pass
         return True
 
     return tuple(each for each in checkpoints if not trust.is_from_another(each) or is_known(each.path))
@@ -216,7 +221,7 @@ def absence(checkpoints: Iterable[Checkpoint]) -> OSError | None:
     """
     errors = list[OSError]()
     for path in (Path(checkpoint.path) for checkpoint in checkpoints):
-        if path.parts[1:2] in _KERNEL_FOLDERS or _is_of_another_user(path):
+        if path.parts[1:2] in _KERNEL_FOLDERS or put_by_another(path) is not None:
             continue
         try:
             path.parent.stat()
@@ -235,21 +240,6 @@ def is_disk_error(error: OSError) -> bool:
     return error.errno in _DISK_ERRORS
 
 
-def _is_of_another_user(path: Path) -> bool:
-    """True if another user has put it into a folder of all users, as in place of what a script removed there."""
-    is_public = False
-    try:
-        for _, status, _ in components(path):
-            if is_public and status.st_uid not in {os.getuid(), 0}:
-                return True
-            is_public = is_public_folder(status)
-    except PermissionError:
-        return is_public  # not even the owner can be seen, as in another user's FUSE file system
-    except OSError:
-        pass
-    return False
-
-
 def relocate(checkpoints: Iterable[Checkpoint], found: Checkpoint) -> tuple[Checkpoint, ...]:
     """Returns the checkpoints with `found`, from `newest_intact`, under its current path."""
     return merge_checkpoints(found if structs.replace(old, path=found.path) == found else old for old in checkpoints)
@@ -264,7 +254,7 @@ def _is_at_path(checkpoint: Checkpoint) -> bool:
     return False
 
 
-def _find_renamed(checkpoints: Iterable[Checkpoint]) -> dict[Checkpoint, list[str]]:
+def _find_renamed(checkpoints: Iterable[Checkpoint], trusted: Collection[int]) -> dict[Checkpoint, list[str]]:
     """Returns the new paths of files that were renamed, or whose folder was: scripts save under a temporary name first."""
     by_folder = defaultdict[Path, dict[int, Checkpoint]](dict)
     for checkpoint in checkpoints:
@@ -272,7 +262,7 @@ def _find_renamed(checkpoints: Iterable[Checkpoint]) -> dict[Checkpoint, list[st
     paths, until = defaultdict[Checkpoint, list[str]](list), time.monotonic() + _MAX_SEARCH_S
     for folder, by_inode in by_folder.items():
         names = {Path(checkpoint.path).name for checkpoint in by_inode.values()}
-        for path, inode in takewhile(lambda _: time.monotonic() < until, _files_near(folder, names)):
+        for path, inode in takewhile(lambda _: time.monotonic() < until, _files_near(folder, names, trusted)):
             saved = by_inode.get(inode)
             with suppress(OSError):
                 if saved is not None and _is_unchanged(os.lstat(path), saved):
@@ -280,9 +270,11 @@ def _find_renamed(checkpoints: Iterable[Checkpoint]) -> dict[Checkpoint, list[st
     return dict(paths)
 
 
-def _files_near(folder: Path, names: Iterable[str]) -> Iterator[tuple[str, int]]:
+def _files_near(folder: Path, names: Iterable[str], trusted: Collection[int]) -> Iterator[tuple[str, int]]:
     """Yields paths and inodes of files in a folder and in its parent, and of those called `names` in folders beside it."""
     for near in (folder, folder.parent):
+        if put_by_another(near, trusted) is not None:
+            continue
         with suppress(OSError), os.scandir(near) as entries:
             for entry in entries:
                 yield entry.path, entry.inode()

@@ -2,13 +2,15 @@
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
 
 from gmg_tui.model import Checkpoint
-from gmg_tui.scripts.checkpoints import Trust, absence, is_disk_error, on_known_disks
+from gmg_tui.scripts.checkpoints import Trust, absence, is_disk_error, newest_intact, on_known_disks
 
 
 def test_no_hosts_disk_is_mounted_because_a_node_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,3 +94,33 @@ def test_what_another_user_puts_in_place_of_a_removed_checkpoint_does_not_count(
     error = absence([Checkpoint(str(path), 1.0) for path in (theirs, away)])
     assert error is not None
     assert (error.errno, error.filename) == (errno.ENOENT, str(away.parent))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+@pytest.mark.parametrize("is_file", [False, True])
+def test_no_link_of_another_user_is_followed(visible: Path, monkeypatch: pytest.MonkeyPatch, *, is_file: bool) -> None:
+    """It may lead to a disk that hangs, while an older checkpoint is intact."""
+    (older := visible / "older.pt").write_text("state")
+    (scratch := visible / "scratch").mkdir()
+    scratch.chmod(0o1777)
+    newest = scratch / "run" / "model.pt"
+    (link := newest if is_file else newest.parent).parent.mkdir(exist_ok=True)
+    os.chown(link.parent if is_file else scratch, 1 if is_file else 0, -1)
+    link.symlink_to("/usr")
+    os.lchown(link, 1, 1)
+    looked_at: list[str] = []
+
+    def watched(look: Callable[..., Any]) -> Callable[..., Any]:
+        def watch(path: Any, *more: Any, **named: Any) -> Any:
+            if named.get("follow_symlinks", True):
+                looked_at.append(str(path))
+            return look(path, *more, **named)
+
+        return watch
+
+    for name in ("stat", "open", "scandir"):
+        monkeypatch.setattr(os, name, watched(getattr(os, name)))
+    found = newest_intact([Checkpoint(str(older), 1.0), Checkpoint(str(newest), 2.0)], Trust())
+    assert isinstance(found, Checkpoint)
+    assert found.path == str(older)
+    assert not [path for path in looked_at if path.startswith(str(link))]

@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from gmg_tui.machine.files import open_for_reading, write_atomic
 from gmg_tui.machine.folders import distrust, files_in, make_private, passwd_home
+from gmg_tui.machine.ownership import put_by_another
 from gmg_tui.model import Phase, RunSpec, StartMode
 from gmg_tui.scripts.interpreter import version_numbers, versions
 
@@ -112,7 +113,7 @@ def mesh_count(environ: Mapping[str, str], cwd: str) -> int:
 def has_kernels(environ: Mapping[str, str], cwd: str) -> bool:
     """True if the cache holds compiled kernels of any script."""
     cache = kernel_cache(environ, cwd)
-    if cache is None:
+    if cache is None or put_by_another(cache) is not None:
         return False
     try:
         with os.scandir(cache) as entries:
