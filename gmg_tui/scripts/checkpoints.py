@@ -201,7 +201,7 @@ class _UnknownDiskError(Exception):
 
 
 def _automounts() -> set[Path]:
-    """Returns the folders in which an automounter mounts what is named.
+    """Returns the folders in which an automounter mounts what is named; AFS mounts cells that DNS names.
 
     Source: proc_pid_mountinfo(5); in Linux' fs/autofs, a mount of the type `direct` or `offset` mounts a given disk.
     """
@@ -209,7 +209,7 @@ def _automounts() -> set[Path]:
     for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():
         mount, _, details = line.partition(" - ")
         kind, _, options = details.split(" ", 2)
-        if kind == "autofs" and {"direct", "offset"}.isdisjoint(options.split(",")):
+        if kind == "afs" or (kind == "autofs" and {"direct", "offset"}.isdisjoint(options.split(","))):
             folders.add(Path(_OCTAL.sub(lambda code: chr(int(code[1], 8)), mount.split(" ")[4])))
     return folders
 

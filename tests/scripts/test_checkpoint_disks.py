@@ -20,20 +20,22 @@ def test_no_hosts_disk_is_mounted_because_a_node_names_it(tmp_path: Path, monkey
         "22 1 0:20 / / rw - ext4 /dev/sda1 rw",
         rf"30 22 0:30 / {folder}/the\040net rw shared:1 - autofs -hosts rw,fd=7,indirect",
         f"34 22 0:34 / {folder}/disk rw - autofs systemd-1 rw,fd=9,direct",
+        f"35 22 0:35 / {folder}/afs rw - afs AFS rw",
     )
     (tmp_path / "link").symlink_to(tmp_path / "the net" / "evil")
     (tmp_path / "the net").mkdir()
+    (tmp_path / "afs").mkdir()
     read_text = Path.read_text
     monkeypatch.setattr(
         Path,
         "read_text",
-        lambda path, **more: "\n".join(lines) if path.name == "mountinfo" else read_text(path, **more),
+        lambda path, *more, **named: "\n".join(lines) if path.name == "mountinfo" else read_text(path, *more, **named),
     )
     trust = Trust(node="n2", given=(f"{tmp_path}/the net/ours", f"--out={tmp_path}/the net/given/x"))
     for path, is_kept in (
         *(("the net/evil/model.pt", False), ("link/model.pt", False), ("the net/evil", False)),
         *(("the net/ours/model.pt", True), ("the net/given/model.pt", True), ("the net/give/model.pt", False)),
-        *(("disk/us/model.pt", True), ("home/us/model.pt", True)),
+        *(("disk/us/model.pt", True), ("home/us/model.pt", True), ("afs/evil.org/model.pt", False)),
     ):
         saved = Checkpoint(str(tmp_path / path), 1.0, node="n1")
         assert bool(on_known_disks([saved], trust)) is is_kept, path

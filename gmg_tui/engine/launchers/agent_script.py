@@ -42,7 +42,8 @@ find_own() {
         *) i=${i%% *};;
     esac;
     case $second in "'''exec' "*)
-        i=${second#"'''exec' "}; case $i in '"'*) i=${i#'"'}; i=${i%%'"'*};; *) i=${i%% *};; esac;;
+        i=${second#"'''exec' "};
+        case $i in '"'*) i=${i#'"'}; i=${i%%'"'*};; "'"*) i=${i#"'"}; i=${i%%"'"*};; *) i=${i%% *};; esac;;
     esac;
     case $i in /*) owned "$i";; *) false;; esac || refuse "the interpreter of $g";
 };
@@ -56,7 +57,7 @@ PATH=$old; exec "$@"
 `own` is true for files of root, this user, and users with `trusted` marks (`ownership.marks`); in a user namespace root's may
 seem to be another user's, as all of the system's. `owned` follows links as the kernel does, and is true if each component exists
 and is trusted: nobody else can then replace the path. `find_own` finds the node's own gmg-tui, and its interpreter by the first line,
-or by the second, as pip writes it if the path is long. It may also be a user's own wrapper in another language.
+or by the second, as pip and uv write it if the path is long. It may also be a user's own wrapper in another language.
 """
 
 

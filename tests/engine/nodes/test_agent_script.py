@@ -131,7 +131,7 @@ def test_the_nodes_own_gmg_tui_needs_a_trusted_interpreter(
             "python",
             "/missing/python",
         ),
-        *(f"/bin/sh\n'''exec' {theirs} \"$0\" \"$@\"", f'/bin/sh\n\'\'\'exec\' "{theirs}" "$0" "$@"'),
+        *(f"/bin/sh\n'''exec' {quote}{theirs}{quote} \"$0\" \"$@\"" for quote in ("", '"', "'")),
     ):
         _program(ours, first, "gmg-tui")
         assert _run(script, PATH=path) == _refusal(f"the interpreter of {ours}"), first
@@ -139,7 +139,8 @@ def test_the_nodes_own_gmg_tui_needs_a_trusted_interpreter(
     assert _run(script, PATH=path) == ("wrapper\n", "")
     shutil.chown(theirs.parent, "root")
     theirs.rename(other := theirs.with_name("python3"))
-    for first in (f" {other} -x", "/usr/bin/env python3", f"/bin/sh\n'''exec' {other} \"$0\" \"$@\""):
+    long = (f"/bin/sh\n'''exec' {quote}{other}{quote} \"$0\" \"$@\"" for quote in ("", '"', "'"))
+    for first in (f" {other} -x", "/usr/bin/env python3", *long):
         _program(ours, first, "gmg-tui")
         assert _run(script, PATH=path) == ("theirs\n", ""), first
 
