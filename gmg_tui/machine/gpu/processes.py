@@ -24,6 +24,8 @@ _MAX_NAME_CHARS = 15
 """Characters of a name that the kernel keeps."""
 MAX_NAMED_PROCESSES = 3
 _MAX_COMMAND_CHARS = 60
+_MAX_PENDING_READS = 16
+"""Maximum reads that may block at a time, each with a thread: other users can make those of their processes block."""
 _read_since: dict[int, float] = {}
 """The start of each pending read by PID, monotonic seconds; reads of a process hung in a driver may block forever."""
 
@@ -49,7 +51,8 @@ def describe(processes: tuple[GpuProcess, ...]) -> tuple[GpuProcess, ...]:
 def _describe_all(processes: tuple[GpuProcess, ...], described: dict[int, GpuProcess]) -> None:
     for process in processes:
         now = time.monotonic()
-        if process.foreign or now - _read_since.get(process.pid, now) > _DESCRIBE_TIMEOUT_S:
+        is_hung = now - _read_since.get(process.pid, now) > _DESCRIBE_TIMEOUT_S
+        if process.foreign or is_hung or len(_read_since) >= _MAX_PENDING_READS:
             continue
         _read_since[process.pid] = now
         described[process.pid] = _describe(process)

@@ -58,6 +58,25 @@ def test_a_process_that_hangs_hides_no_other(monkeypatch: pytest.MonkeyPatch) ->
         released.set()
 
 
+def test_any_number_of_processes_that_hang_take_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    released, reads = threading.Event(), list[int]()
+    monkeypatch.setattr(processes, "_read_since", {})
+    monkeypatch.setattr(processes, "_DESCRIBE_TIMEOUT_S", 0.1)
+
+    def read(process: GpuProcess) -> GpuProcess:
+        reads.append(process.pid)
+        released.wait()
+        return process
+
+    monkeypatch.setattr(processes, "_describe", read)
+    try:
+        for pid in range(1, 100):
+            describe((GpuProcess(pid=pid),))
+        assert 0 < len(reads) <= processes._MAX_PENDING_READS
+    finally:
+        released.set()
+
+
 def test_a_host_pid_is_not_mistaken_for_a_container_process(sim: Sim) -> None:
     sim.gpus[0].processes = [Process(pid=1, memory_mib=100)]
     sim.write()
