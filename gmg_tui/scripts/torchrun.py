@@ -149,12 +149,11 @@ def variables(rendezvous: Rendezvous, base: Mapping[str, str]) -> dict[str, str]
     return values
 
 
-def free_port() -> int:
-    """Returns a free TCP port; 0 if there is none. Another program may take it before it is used."""
+def free_port() -> int | None:
+    """Returns a free TCP port; None if there is none. Another program may take it before it is used."""
     try:
         with socket.socket() as unused:
             unused.bind(("", 0))  # without `listen`, which would show other users the port
             return int(unused.getsockname()[1])
-    except OSError as error:
-        _log.warning("no free port for a group: %s", error.strerror)
-        return 0
+    except OSError:
+        return None

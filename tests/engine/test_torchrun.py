@@ -4,11 +4,13 @@ import json
 import socket
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import psutil
 import pytest
 from msgspec import structs
 
+from gmg_tui.engine.attempts import local_host
 from gmg_tui.model import RestartMode, RunSpec, WorkerState
 from gmg_tui.scripts import torchrun
 from gmg_tui.session.protocol import Action
@@ -135,7 +137,15 @@ def test_torchrun_is_recognised_by_its_command_line(script: str, module: bool, e
 def test_no_other_user_is_shown_a_free_port(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever lists the ports that are listened on could take it before rank 0 does."""
     monkeypatch.setattr(socket.socket, "listen", None)
-    assert torchrun.free_port() > 0
+    assert torchrun.free_port()
+
+
+async def test_ranks_wait_for_a_free_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user can take all for a moment."""
+    monkeypatch.setattr(local_host, "_PORT_CHECK_INTERVAL_S", 0.0)
+    monkeypatch.setattr(torchrun, "free_port", MagicMock(side_effect=[None, None, 29500]))
+    address = await local_host.LocalHost.rendezvous_address(MagicMock(), ("cpu0", "cpu1"))
+    assert address == (torchrun.LOOPBACK, 29500)
 
 
 def test_a_stopping_engine_gives_torchrun_jobs_time_to_end() -> None:

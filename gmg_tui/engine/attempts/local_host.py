@@ -63,6 +63,7 @@ _DISK_REPORT_DELAY_S = 2.0
 """Seconds before a wait for a disk is shown."""
 _DISK_TIMEOUT_S = 120.0
 """Time limit for each disk access before a start."""
+_PORT_CHECK_INTERVAL_S = 2.0
 _AWAY_CHECK_INTERVAL_S = 1.0
 """Interval between looks for a disk that is away."""
 
@@ -141,8 +142,11 @@ class LocalHost:
         return LocalAttempt(self, slot.ring, slot.memory, worker)
 
     async def rendezvous_address(self, slots: Sequence[str]) -> tuple[str, int]:
-        """Returns an address and a free port for the ranks on these slots; port 0 if there is none."""
-        return torchrun.LOOPBACK, torchrun.free_port()
+        """Returns an address and a free port for the ranks on these slots, once there is one."""
+        while (port := torchrun.free_port()) is None:
+            _log.warning("no port is free for the ranks on %s; waiting for one", ", ".join(slots))
+            await asyncio.sleep(_PORT_CHECK_INTERVAL_S)
+        return torchrun.LOOPBACK, port
 
     @property
     def stop_steps(self) -> tuple[Step, ...]:

@@ -14,6 +14,7 @@ _SCRIPT = """
 old=$PATH; PATH=/usr/bin:/bin:$PATH; me=$(id -u); system=$(stat -c %u /); trusted=OWNERS;
 own() {
     s=$(stat -c "%A %u %U" "$1" 2>&-); mode=${s%% *}; s=${s#* }; uid=${s%% *}; s=${s#* };
+    [ -n "$uid" ] || return;
     case $s in UNKNOWN) mark=#$uid;; *) mark=$s;; esac;
     case ,=0,=$me,$trusted in
         *",=$uid,"*|*",$mark,"*|*",$uid/$s,"*) ;;

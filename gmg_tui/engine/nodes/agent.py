@@ -228,10 +228,11 @@ class Agent:
         for slot, assigned in self._assigned.items():
             attempts[slot] = assigned.report(ending=self._ending, has_room=room_bytes > 0)
             room_bytes -= len(attempts[slot].curves)
-        ports = {free_port() for _ in islice(self._slots, MAX_PORTS)} if self._address else ()
-        report = encode_lossy(msgspec.msgpack.encode, NodeReport(attempts, self._address, tuple(ports), self.ended))
+        ports = {free_port() for _ in islice(self._slots, MAX_PORTS)} if self._address else set()
+        report = NodeReport(attempts, self._address, tuple(filter(None, ports)), self.ended)
         update = Update(structs.replace(snapshot, workers=(), groups=()))
-        return protocol.frame(update) + protocol.frame(protocol.SlotReports(msgspec.Raw(report)))
+        encoded = msgspec.Raw(encode_lossy(msgspec.msgpack.encode, report))
+        return protocol.frame(update) + protocol.frame(protocol.SlotReports(encoded))
 
     # The interface of a scheduler
 

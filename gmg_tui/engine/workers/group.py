@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_MAX_PORT_CONFLICTS = 5
+_MAX_PORT_CONFLICTS = 8
+"""The group fails after this many port conflicts in a row, within about two minutes: others may take all ports for a while."""
 _MAX_CAUSES = 4
 """Maximum ranks named in the reason that a group is stuck."""
-"""The group fails after this many port conflicts in a row."""
 _MIN_CHECK_GAP_S = 2.0
 """A gap between checks above this and half of `--stuck-after` restarts the watch: the engine was suspended."""
 _MAX_PROGRESS_GAP_FACTOR = 3.0
@@ -213,7 +213,7 @@ class Group:
         self._port_conflicts = self._port_conflicts + 1 if is_port_taken else 0
         if is_port_taken and self._port_conflicts < _MAX_PORT_CONFLICTS and not by_user:
             _log.info("%s: its port was taken; trying another", self.id)
-            self.policy.retry()
+            self.policy.retry(self._port_conflicts - 1)
         elif self._task.job is not None and is_unready:
             _log.info("%s: no attempt follows: a rank could not be prepared", self.id)
         elif not by_user:

@@ -56,9 +56,14 @@ class RestartPolicy:
         self._restarts, self._losses, self._is_stopped, self._has_worked = 0, 0, False, False
         self.retry()
 
-    def retry(self) -> None:
-        """Requests another attempt at once, unless the worker is stopped; it does not count as a restart."""
-        if not self._is_stopped:
+    def retry(self, earlier: int = 0) -> None:
+        """Requests another attempt, unless the worker is stopped: at once, or after `earlier` ones, later each time.
+
+        It does not count as a restart.
+        """
+        if earlier:
+            self._back_off(earlier - 1)
+        elif not self._is_stopped:
             self.cancel_backoff()
             self._due.set()
 

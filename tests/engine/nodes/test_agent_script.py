@@ -160,6 +160,15 @@ def test_the_systems_owner_is_not_trusted_inside_a_folder_of_all_users(
     assert _run(script) == _refusal("gmg-tui")
 
 
+def test_nothing_is_run_where_owners_cannot_be_asked_for(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As without coreutils, whose `stat` has `-c`."""
+    python = _program(open_folder / "us" / "python", "/bin/sh", "python")
+    monkeypatch.setattr(agent_script, "AGENT_COMMAND", (str(python), "agent"))
+    script = _script()
+    assert script.count("stat -c") == 2
+    assert _run(script.replace("stat -c", "false"), PATH="/usr/bin:/bin") == _refusal("gmg-tui")
+
+
 def test_any_login_shell_leaves_the_script_as_it_is() -> None:
     script = _script()
     assert re.search(r"![^ =]|\n", script) is None, "csh"
