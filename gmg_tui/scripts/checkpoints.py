@@ -180,10 +180,12 @@ def on_known_disks(checkpoints: Iterable[Checkpoint], trust: Trust) -> tuple[Che
     Looking there might mount the disk of any host, perhaps of the node itself: an automounter such as `/net` mounts what is
     named (autofs(5)).
     """
-    maps, texts = _automounts(), [f"{text}/" for text in trust.given]
+    automounts, given = _automounts(), "\n".join(trust.given)
 
     def check(component: Path) -> None:
-        if component.parent in maps and not any(f"{component}/" in text for text in texts):
+        if component.parent in automounts and not re.search(
+            rf"(?<![\w./~-]){re.escape(str(component))}(?![^/\n])", given
+        ):
             raise _UnknownDiskError
 
     def is_known(path: str) -> bool:
@@ -272,13 +274,14 @@ def _find_renamed(checkpoints: Iterable[Checkpoint], trusted: Collection[int]) -
 
 def _files_near(folder: Path, names: Iterable[str], trusted: Collection[int]) -> Iterator[tuple[str, int]]:
     """Yields paths and inodes of files in a folder and in its parent, and of those called `names` in folders beside it."""
+    automounts = _automounts()
     for near in (folder, folder.parent):
         if put_by_another(near, trusted) is not None:
             continue
         with suppress(OSError), os.scandir(near) as entries:
             for entry in entries:
                 yield entry.path, entry.inode()
-                if near == folder or not _is_own_folder(entry):
+                if near == folder or not _is_own_folder(entry) or Path(entry.path) in automounts:
                     continue
                 for path in (f"{entry.path}/{name}" for name in names):
                     with suppress(OSError):

@@ -31,13 +31,15 @@ def test_no_hosts_disk_is_mounted_because_a_node_names_it(tmp_path: Path, monkey
         "read_text",
         lambda path, *more, **named: "\n".join(lines) if path.name == "mountinfo" else read_text(path, *more, **named),
     )
-    trust = Trust(node="n2", given=(f"{tmp_path}/the net/ours", f"--out={tmp_path}/the net/given/x"))
+    theirs = f"/home/us{tmp_path}/the net/policy/train.py"
+    trust = Trust(node="n2", given=(f"{tmp_path}/the net/ours", f"--out={tmp_path}/the net/given/x", theirs))
     for path, is_kept in (
         *(("the net/evil/model.pt", False), ("link/model.pt", False), ("the net/evil", False)),
+        *(("the net/policy/model.pt", False), ("/the net/evil/model.pt", False)),
         *(("the net/ours/model.pt", True), ("the net/given/model.pt", True), ("the net/give/model.pt", False)),
         *(("disk/us/model.pt", True), ("home/us/model.pt", True), ("afs/evil.org/model.pt", False)),
     ):
-        saved = Checkpoint(str(tmp_path / path), 1.0, node="n1")
+        saved = Checkpoint(f"/{tmp_path}/{path}", 1.0, node="n1")  # two slashes may differ from one (POSIX)
         assert bool(on_known_disks([saved], trust)) is is_kept, path
         for node in ("", "n2"):
             assert on_known_disks([structs.replace(saved, node=node)], trust)

@@ -87,6 +87,12 @@ def test_no_list_is_longer_than_what_an_agent_has() -> None:
             (path, "", False)
             for path in ("m.pt", "/", "//", "/a/../m.pt", "/..", "/../m.pt", "/a/./m.pt", "/\n/../m.pt", "/a/..")
         ),
+        *(
+            ("//a/m.pt", "", False),
+            ("/proc/self/root/m.pt", "", False),
+            ("/sys/m.pt", "", False),
+            ("/system/m.pt", "", True),
+        ),
     ],
 )
 def test_a_checkpoint_is_limited_in_bytes_and_does_not_go_up(path: str, progress: str, is_kept: bool) -> None:
