@@ -327,7 +327,8 @@ class LocalHost:
         trust, disk, all_saved = self._trust(given), "the disk with the checkpoints", task.checkpoints
         saved = await self.await_disk(disk, lambda: on_known_disks(all_saved, trust), report, (trust, all_saved))
         if not saved:
-            return None, f"it started from the beginning: {task.checkpoints[-1].path} is on no disk in use here"
+            reason = f"{all_saved[-1].path} is on a disk that only a node has named; name its folder in an argument"
+            return None, f"it started from the beginning: {reason}"
         until, was_away = time.monotonic() + _DISK_TIMEOUT_S, False
         while True:
             found = await self.await_disk(disk, lambda: newest_intact(saved, trust), report, saved)
