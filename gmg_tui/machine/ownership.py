@@ -75,12 +75,10 @@ def put_by_another(
             if is_public and status.st_uid not in {os.getuid(), 0, *trusted}:
                 return f"{component} belongs to {user_name(status.st_uid)}"
             is_public = is_public_folder(status)
-    except PermissionError:
-        return (
-            f"{path} may be another user's" if is_public else None
-        )  # not even the owner can be seen, as in another user's FUSE file system
-    except OSError:
-        pass
+    except PermissionError:  # not even the owner can be seen, as in another user's FUSE file system
+        return f"{path} may be another user's" if is_public else None
+    except OSError:  # it is missing, for example
+        return None
     return None
 
 

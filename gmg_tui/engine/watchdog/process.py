@@ -76,7 +76,7 @@ class _Processes:
                 fields = procfs.read_stat(int(name))
                 if fields[0] not in procfs.DEAD_STATES:
                     groups[int(name), int(fields[procfs.START])] = int(fields[2])
-        # Once a group has ended, its number may be reused, even before the leader was looked for, or after it was seen.
+        # Once a group has ended, its number may be reused, but by a leader with a different start, which may end first.
         alive, earlier = set(groups.values()), self._groups
         starts = {leader: read_start(leader[0]) for leader in self._leaders}
         self._groups = {leader for leader, start in starts.items() if start == leader[1]}
