@@ -37,7 +37,7 @@ class Facts(Struct, frozen=True):
     room: MemoryLimit | None = None
     """The limit and usage of the RAM that the worker's processes share."""
     vram_mib: float | None = None
-    """The GPU memory of the worker's processes."""
+    """The GPU memory of the worker's processes; None if NVML does not list it, as in many containers."""
     broken: Mapping[str, BrokenMetric] = {}
     """The metrics that are not finite, by name."""
     newest_line: str = ""
@@ -79,13 +79,14 @@ class History:
     """The part of an attempt's history that alerts need.
 
     Attributes:
-        vram: The growth of the GPU memory in use.
+        vram: The growth of the GPU memory of the worker's processes.
+        gpu: The growth of the whole GPU's memory in use, while the worker's is unknown.
         ram: The growth of the resident memory.
         quiet_since: The time of the last output or step, monotonic seconds.
     """
 
     def __init__(self) -> None:
-        self.vram, self.ram = Growth(), Growth()
+        self.vram, self.gpu, self.ram = Growth(), Growth(), Growth()
         self.quiet_since = math.inf
         self._activity: tuple[object, ...] = ()
 
@@ -97,6 +98,8 @@ class History:
             self._activity, self.quiet_since = activity, facts.monotonic_s
         if facts.is_running:
             self.vram.add(facts.monotonic_s, facts.vram_mib)
+            if facts.vram_mib is None and facts.sample is not None:
+                self.gpu.add(facts.monotonic_s, facts.sample.memory_used_mib)
             self.ram.add(facts.monotonic_s, facts.worker.memory_rss_mib)
 
 

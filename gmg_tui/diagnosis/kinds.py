@@ -127,13 +127,17 @@ def _find_leak(facts: Facts, history: History) -> Sign | None:
     elif sample is not None and sample.memory_total_mib is not None and sample.memory_used_mib is not None:
         free_mib = sample.memory_total_mib - sample.memory_used_mib
     eta_s = facts.worker.newest.progress.eta_s if facts.worker.newest.progress is not None else None
-    forecasts = [
-        ("VRAM", history.vram.forecast(free_mib)),
-        ("RAM", history.ram.forecast(room.limit_mib - room.used_mib if room is not None else None)),
-    ]
-    for memory, forecast in forecasts if facts.is_running else ():
+    of_gpu = "VRAM of the GPU"
+    forecasts = {
+        "VRAM": history.vram.forecast(free_mib),
+        "RAM": history.ram.forecast(room.limit_mib - room.used_mib if room is not None else None),
+        of_gpu: history.gpu.forecast(free_mib) if facts.vram_mib is None else None,
+    }
+    for memory, forecast in forecasts.items() if facts.is_running else ():
         if forecast is not None and (eta_s is None or forecast.full_s < eta_s):
             text = f"{memory} full in {units.span(forecast.full_s)} (+{units.mib(forecast.mib_per_min)}/min)"
+            if memory == of_gpu:  # which another user may fill: no action
+                return Sign("leak", text, "it may be memory of another process", Severity.INFO)
             return Sign("leak", text, "look for objects that are never freed")
     return None
 

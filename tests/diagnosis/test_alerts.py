@@ -98,6 +98,19 @@ def test_a_leak_is_raised_in_words_and_is_over_when_it_stops() -> None:
     assert watch.alerts == ()
 
 
+def test_memory_that_may_be_another_process_s_raises_only_a_mild_alert() -> None:
+    def facts(now: float, own_mib: float | None = None) -> Facts:
+        return Facts(now, _RUNNING, _sample(2000.0 + 13.0 * now), vram_mib=own_mib)
+
+    watch = Watch()
+    for now in range(0, 3600, 10):
+        watch.update(facts(now))
+    (alert,) = watch.alerts
+    assert (alert.kind, alert.severity, alert.advice) == ("leak", Severity.INFO, "it may be memory of another process")
+    assert action_for(alert, {"leak": AlertAction.STOP}) is AlertAction.SHOW
+    assert _raised(partial(facts, own_mib=2000.0), 3590) == {}
+
+
 def test_ram_counts_against_the_cgroup_and_the_end_of_the_work() -> None:
     def facts(now: float, eta_s: float | None = None) -> Facts:
         used = 60.0 + now

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -150,6 +150,34 @@ def test_other_workers_on_the_card_make_it_unknown_unless_processes_are_listed()
     unnamed.shared = memory.shared = True
     assert (unnamed.wait_reason(), unnamed.unreleased_warning()) == (None, None)
     assert memory.wait_reason() is not None
+
+
+def test_peak_memory_counts_only_the_processes_of_the_worker() -> None:
+    other = GpuProcess(STRANGER, memory_mib=4000.0)
+
+    def peak_mib(*own_mib: float | None, shared: bool = False, before: Sequence[GpuProcess] = (other,)) -> float | None:
+        memory = GpuMemory("gpu0")
+        memory.measure(GpuSample("u", memory_used_mib=500.0, processes=tuple(before)))
+        memory.shared = shared
+        for used_mib, mib in zip((9000.0, 700.0), own_mib, strict=True):
+            processes = (GpuProcess(1, memory_mib=mib), other)
+            memory.measure(GpuSample("u", memory_used_mib=used_mib, processes=processes), {1}, live=True)
+        return memory.peak_mib
+
+    assert (peak_mib(3000.0, 2000.0, shared=True), peak_mib(None, None, shared=True)) == (3000.0, None)
+    assert (peak_mib(3000.0, 2000.0), peak_mib(None, None)) == (3000.0, 8500.0)
+    assert (peak_mib(3000.0, 2000.0, before=()), peak_mib(None, None, before=())) == (3000.0, None)
+
+
+@pytest.mark.parametrize(("pids", "peak_mib"), [((), 8500.0), ((400_001,), 8500.0), ((400_001, 400_002), None)])
+def test_in_a_container_peak_memory_is_unknown_once_another_process_may_have_come(
+    pids: tuple[int, ...], peak_mib: float | None
+) -> None:
+    memory, earlier = GpuMemory("gpu0"), GpuProcess(9, memory_mib=400.0, foreign=True)
+    memory.measure(GpuSample("u", memory_used_mib=500.0, processes=(earlier,)))
+    listed = (earlier, *(GpuProcess(pid, memory_mib=4000.0, foreign=True) for pid in pids))
+    memory.measure(GpuSample("u", memory_used_mib=9000.0, processes=listed), {1}, live=True)
+    assert (memory.peak_mib, memory.used_mib) == (peak_mib, None)
 
 
 async def test_a_restart_on_a_shared_gpu_does_not_wait_for_the_memory_of_others() -> None:

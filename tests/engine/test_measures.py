@@ -15,10 +15,10 @@ from typing import Any, cast
 
 import pytest
 
-from gmg_tui.engine.attempts.gpu_use import GpuMemory, Meter
+from gmg_tui.engine.attempts.gpu_use import Meter
 from gmg_tui.engine.output.history import RECENT_POINTS, History, Point
 from gmg_tui.machine.folders import make_locked
-from gmg_tui.model import Fps, GpuProcess, GpuSample, Phase, WorkerState, total_fps
+from gmg_tui.model import Fps, GpuSample, Phase, WorkerState, total_fps
 from gmg_tui.model.attempt import MAX_JOB_CHECKPOINTS
 from gmg_tui.scripts.genesis.output.printed_rate import PrintedRate
 from gmg_tui.scripts.probe import SITE
@@ -111,20 +111,6 @@ def test_reloading_the_driver_loses_no_energy() -> None:
     for energy_j in (5000.0, 5600.0, 10.0, 110.0):
         meter.add(GpuSample("u", energy_j=energy_j), running=True, now=0.0)
     assert meter.energy_j == 700.0
-
-
-def test_peak_memory_counts_only_the_processes_of_the_worker() -> None:
-    def peak_mib(*own_mib: float | None, shared: bool = False) -> float | None:
-        memory = GpuMemory("gpu0")
-        memory.measure(GpuSample("u", memory_used_mib=500.0))
-        memory.shared = shared
-        for used_mib, mib in zip((9000.0, 700.0), own_mib, strict=True):
-            processes = (GpuProcess(1, memory_mib=mib), GpuProcess(2, memory_mib=4000.0))
-            memory.measure(GpuSample("u", memory_used_mib=used_mib, processes=processes), {1}, live=True)
-        return memory.peak_mib
-
-    assert (peak_mib(3000.0, 2000.0, shared=True), peak_mib(None, None, shared=True)) == (3000.0, None)
-    assert (peak_mib(3000.0, 2000.0), peak_mib(None, None)) == (3000.0, 8500.0)
 
 
 # The current rate from the probe's counts, in made-up time: that of whole periods over about ten seconds

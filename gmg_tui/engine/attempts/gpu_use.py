@@ -2,10 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 
 from gmg_tui.engine.clock import any_of
-from gmg_tui.model import GpuSample, units
+from gmg_tui.model import GpuProcess, GpuSample, units
 
 MEMORY_WAIT_S = 30.0
 """Maximum wait for the release of an attempt's memory after its end."""
@@ -25,7 +25,7 @@ class GpuMemory:
 
     Attributes:
         shared: True if other workers of this session use the GPU: memory that NVML lists for no process may be theirs.
-        used_mib: Memory of the attempt's processes at the last sample; if unlisted, the whole GPU's; None if unknown.
+        used_mib: Memory of the attempt's processes at the last sample; None if NVML does not list it.
     """
 
     def __init__(self, slot: str) -> None:
@@ -35,7 +35,8 @@ class GpuMemory:
         self._peak_mib: float | None = None
         """Peak memory in use on the whole GPU during the attempt."""
         self._own_peak_mib: float | None = None
-        self._was_shared = False
+        self._may_be_others = False
+        """True once memory that NVML does not list for the attempt may be another process's, which came during it."""
         self.used_mib: float | None = None
         self._sample: GpuSample | None = None
         self._pids: Set[int] = frozenset()
@@ -60,15 +61,15 @@ class GpuMemory:
         used_mib = sample.memory_used_mib if sample is not None else None
         if sample is not None and used_mib is not None:
             self._sample_before = self._sample_before or sample
-        own = [process for process in (sample and sample.processes) or () if process.own_pid in self._pids]
+        listed = (sample and sample.processes) or ()
+        own = [process for process in listed if process.own_pid in self._pids]
         self._is_listed = self._is_listed or bool(own)
         if sample is not None and live:
             sizes = [process.memory_mib for process in own if process.memory_mib is not None]
-            own_mib = sum(sizes) if sizes else None
-            self.used_mib = own_mib if own_mib is not None or self.shared else used_mib
-            self._own_peak_mib = _greater(self._own_peak_mib, own_mib)
+            self.used_mib = sum(sizes) if sizes else None
+            self._own_peak_mib = _greater(self._own_peak_mib, self.used_mib)
             self._peak_mib = _greater(self._peak_mib, used_mib)
-            self._was_shared |= self.shared
+            self._may_be_others |= self.shared or self._has_company(listed)
         self._measured.set()
         self._measured.clear()
 
@@ -76,11 +77,17 @@ class GpuMemory:
     def peak_mib(self) -> float | None:
         """Peak memory of the attempt's own processes; None if unknown.
 
-        If NVML has not listed them, and the attempt had the GPU to itself: the GPU's peak, less the use before.
+        If NVML has not listed them, and no other process came to the GPU: the GPU's peak, less the use before.
         """
-        if self._own_peak_mib is not None or self._was_shared or self._peak_mib is None:
+        if self._own_peak_mib is not None or self._may_be_others or self._peak_mib is None:
             return self._own_peak_mib
         return max(0.0, self._peak_mib - self.before_mib)
+
+    def _has_company(self, listed: Sequence[GpuProcess]) -> bool:
+        """Returns True if others came to the GPU during the attempt: in a container, one of those listed is its own."""
+        earlier = {process.pid for process in (self._sample_before and self._sample_before.processes) or ()}
+        new = [process for process in listed if process.pid not in earlier and process.own_pid not in self._pids]
+        return len(new) > 1 or any(not process.foreign for process in new)
 
     def _unreleased_mib(self) -> float | None:
         """Returns the memory not yet released; None if all is, or if unknown."""

@@ -25,7 +25,7 @@ from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.machine.address import is_reachable
 from gmg_tui.machine.blocking_calls import in_daemon_thread
 from gmg_tui.machine.files import open_for_reading
-from gmg_tui.machine.folders import write_own
+from gmg_tui.machine.folders import homes, write_own
 from gmg_tui.machine.ownership import marks, owners
 from gmg_tui.model import AgentSpec, GpuSample, NodesSpec, NodeView, RunSpec, Session, Slot, StartMode, units
 from gmg_tui.model.errors import GmgError
@@ -120,7 +120,7 @@ class Fleet:
         """Finds the owners of the workers' script and interpreter, and of the folder they start in."""
         spec = self.spec
         self._owners = tuple(marks(owners(*interpreter.code_paths(spec))))
-        self._cwd_owners = tuple(marks(owners(spec.cwd)))
+        self._cwd_owners = tuple(marks(owners(spec.cwd, *homes())))  # a node without the folder uses the home folder
 
     def _agent_spec(self, node: str) -> RunSpec:
         spec = self.spec

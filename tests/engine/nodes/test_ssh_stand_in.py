@@ -219,6 +219,22 @@ async def test_a_node_without_the_working_directory_runs_no_script_of_the_same_n
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+async def test_a_home_below_an_administrator_s_folder_takes_the_place_of_a_missing_working_directory(
+    hosts: NodesSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, home = tmp_path / "scratch", tmp_path / "homes" / "me"
+    (tmp_path / "ssh").write_text(_SSH.replace("{ IFS", f"mv {here} {tmp_path}/gone 2>&-\n{{ IFS", 1))
+    here.mkdir()
+    home.mkdir(parents=True)
+    shutil.chown(home.parent, "nobody")
+    monkeypatch.setenv("HOME", str(home))
+    spec = spec_for("--lines", "1", "--phase-s", "0.01", cpu=1, nodes=hosts)
+    async with running(structs.replace(spec, cwd=str(here))) as run:
+        snapshot = await run.until(lambda snapshot: snapshot.ended)
+    assert {(worker.state, worker.reason) for worker in snapshot.workers} == {(WorkerState.FINISHED, None)}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
 def test_the_owner_of_the_working_directory_is_not_trusted_with_the_script(tmp_path: Path) -> None:
     (script := tmp_path / "job.py").write_text("")
     shutil.chown(script, "nobody")
