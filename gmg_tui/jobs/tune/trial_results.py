@@ -6,10 +6,10 @@ them, and n divided by that is an upper bound of the rate.
 """
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
-from statistics import fmean, median_low
+from statistics import fmean, median_low, mode
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -108,10 +108,16 @@ def memory_of(slot: Slot) -> int | None:
 
 
 class Record:
-    """The results of the ended trials on slots of the most common model: rates of other models are not comparable."""
+    """The results of the ended trials on slots of one model: rates of other models are not comparable.
+
+    It is the most common model of most nodes (of the first ones, if as many have another): no node can outvote others.
+    """
 
     def __init__(self, spec: TuneSpec, slots: Sequence[Slot], trials: Collection[Trial] = ()) -> None:
-        model = Counter(map(model_of, slots)).most_common(1)[0][0]
+        models = defaultdict[str, list[str]](list)
+        for slot in slots:
+            models[slot.node].append(model_of(slot))
+        model = mode(map(mode, models.values()))
         self.spec = spec
         self.slots = {slot.name: slot for slot in slots if model_of(slot) == model}
         self.other_models = [slot for slot in slots if model_of(slot) != model]

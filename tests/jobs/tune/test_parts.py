@@ -12,7 +12,7 @@ from msgspec import structs
 
 from gmg_tui.cli.run import check_comparable
 from gmg_tui.jobs.tune.fit import Fit, RateMeter, Sample, fit
-from gmg_tui.jobs.tune.trial_results import Curve, Point, Record, is_out_of_memory, round_down, values_between
+from gmg_tui.jobs.tune.trial_results import Curve, Point, Record, is_out_of_memory, model_of, round_down, values_between
 from gmg_tui.model import Session
 from gmg_tui.model.errors import GmgError
 from gmg_tui.model.tuning import Trial, TrialKind, TrialState, TuneSpec
@@ -79,6 +79,23 @@ def test_the_memory_that_one_of_several_nodes_reports_does_not_end_the_search() 
     line = Record(TuneSpec(), slots, trials).memory_line
     assert line is not None
     assert line.per_unit_mib == pytest.approx(800 / 960)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "measured_on"),
+    [
+        ({"n1": [H100] * 2, "n2": ["X9"] * 8}, H100),
+        ({"n1": ["X9"] * 8, "n2": [H100], "n3": [H100]}, H100),
+        ({"n1": ["X9", H100, H100]}, H100),
+        ({"n1": [H100, "X9", "X9"], "n2": ["X9"]}, "X9"),
+    ],
+)
+def test_no_node_decides_by_its_number_of_gpus_which_model_is_measured(
+    nodes: dict[str, list[str]], measured_on: str
+) -> None:
+    models = [(model, node) for node, models in nodes.items() for model in models]
+    slots = [slot_of(number, model, 80_000.0, node) for number, (model, node) in enumerate(models)]
+    assert {model_of(slot) for slot in Record(TuneSpec(), slots).slots.values()} == {measured_on}
 
 
 def test_gpus_with_similar_free_memory_run_the_same_values() -> None:
