@@ -62,7 +62,7 @@ def serve(name: str | None, port: int) -> int:
         with listening(_HOST, port) as listeners:
             asyncio.run(_serve(listeners, entry.name))
     except OSError as error:
-        in_use = error.errno == errno.EADDRINUSE
+        in_use = error.errno == errno.EADDRINUSE and port
         reason = "in use; --port 0 picks a free one" if in_use else error.strerror or str(error)
         raise GmgError(f"--port {port}: {reason}", 1) from None
     return 0

@@ -28,6 +28,7 @@ from gmg_tui.engine.hardware import Hardware
 from gmg_tui.engine.main import Engine
 from gmg_tui.engine.output.logs import LogHandler, LogWriter
 from gmg_tui.engine.records.session_files import lock
+from gmg_tui.machine import procfs
 from gmg_tui.machine.folders import OpenFolder
 from gmg_tui.model import RunSpec
 from gmg_tui.model.errors import GmgError
@@ -110,6 +111,8 @@ def _main(logs: LogWriter) -> None:
         spec_json, words = sys.stdin.buffer.readline(), sys.stdin.buffer.readline().split()
         if not spec_json:
             return  # the launcher is gone
+        if (reason := procfs.defect()) is not None:
+            raise GmgError(reason, 1)
         spec = msgspec.json.decode(spec_json, type=RunSpec)
         lock(Path(spec.folder))
         new_folder = _open_new(Path(spec.folder), words)

@@ -14,6 +14,7 @@ LOOPBACKS = ("127.0.0.1", "::1")
 _OUTSIDE_ADDRESS = "192.0.2.1"
 """A documentation address (RFC 5737), which selects the default route."""
 _DISCARD_PORT = 9
+_MAX_PORT_TRIES = 20
 
 
 @contextmanager
@@ -25,17 +26,32 @@ def listening(host: str, port: int) -> Iterator[list[socket.socket]]:
     hosts = [host]
     if host in (*LOOPBACKS, "localhost"):
         hosts = [*LOOPBACKS] if host != "::1" else [*reversed(LOOPBACKS)]
-    with ExitStack() as stack:
-        sockets: list[socket.socket] = []
-        for each in hosts:
-            family = socket.AF_INET6 if ":" in each else socket.AF_INET
+    tries_left = 1 if port else _MAX_PORT_TRIES
+    while True:
+        with ExitStack() as stack:
             try:
-                sockets.append(stack.enter_context(socket.create_server((each, port), family=family)))
+                sockets = _bind(hosts, port, stack)
             except OSError as error:
-                if not sockets or error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):  # e.g. no IPv6
+                tries_left -= 1
+                if not tries_left or error.errno != errno.EADDRINUSE:
                     raise
-            port = sockets[0].getsockname()[1]
-        yield sockets
+                continue  # a free port of the first address may be another program's on the second
+            yield sockets
+            return
+
+
+def _bind(hosts: Iterable[str], port: int, stack: ExitStack) -> list[socket.socket]:
+    """Returns listening sockets, which `stack` will close; all have the port of the first. Raises `OSError`."""
+    sockets: list[socket.socket] = []
+    for host in hosts:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            sockets.append(stack.enter_context(socket.create_server((host, port), family=family)))
+        except OSError as error:
+            if not sockets or error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):  # e.g. no IPv6
+                raise
+        port = sockets[0].getsockname()[1]
+    return sockets
 
 
 def launch_hosts(environ: Mapping[str, str]) -> tuple[str, ...]:

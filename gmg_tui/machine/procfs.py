@@ -17,6 +17,19 @@ _MAX_STAT_BYTES = 4096
 """A line of `/proc/PID/stat` has 52 numbers and a name of at most 64 characters."""
 
 
+def defect() -> str | None:
+    """Returns why the PIDs in `/proc` are not those of this PID namespace, so that signals would reach other processes.
+
+    Returns None if they are.
+    """
+    with suppress(OSError):
+        if os.readlink("/proc/self") == str(os.getpid()):  # noqa: PTH115 - not a path
+            return None
+    return (
+        "/proc is missing, or shows another PID namespace: mount it anew, as `unshare --pid --fork --mount-proc` does"
+    )
+
+
 def read_stat(pid: int) -> list[str]:
     """Returns the first `_MAX_FIELDS` fields of `/proc/PID/stat` after the command's name, and the rest as one.
 

@@ -107,7 +107,7 @@ class Rendezvous(NamedTuple):
     run_id: str
     """Unique to the group."""
     error_file: str
-    """The absolute path of the rank's `error.json`."""
+    """The path of the rank's `error.json`; a relative one is below the folder of the engine that starts it."""
     address: str = LOOPBACK
     """The address of rank 0's machine."""
     local_rank: int = 0

@@ -13,11 +13,10 @@ from typing import Self
 import msgspec
 from msgspec import Struct, structs
 
-from gmg_tui.machine import processes
+from gmg_tui.machine import processes, procfs
 from gmg_tui.machine.files import open_for_reading
 from gmg_tui.machine.folders import distrust, write_own
 from gmg_tui.machine.marked_processes import find_marked
-from gmg_tui.machine.procfs import is_alive
 from gmg_tui.model import Alert, Checkpoint, JobRecord, Queue, Rank, RunSpec, Session, Snapshot, Worker, summable
 from gmg_tui.model.errors import GmgError, suggest
 from gmg_tui.model.states import Moment, WorkerState
@@ -292,7 +291,7 @@ def await_watchdog(name: str | None, report: Callable[[str], None]) -> SessionEn
     """
     first = entry = find(name, running=False)
     while entry.state == "running" and entry.written == first.written:
-        if entry.is_local and is_alive(entry.record.session.engine_pid):
+        if entry.is_local and procfs.is_alive(entry.record.session.engine_pid):
             break
         if entry is first:
             report(f"waiting for the end of {entry.name}" + (f" on {entry.host}" if entry.runs_elsewhere else ""))
@@ -307,6 +306,8 @@ def clear_lost(report: Callable[[str], None]) -> None:
     A killed engine's watchdog holds the lock while it ends the workers: some survive only if the watchdog died too.
     Calls `report` with a line for each killed process and each error.
     """
+    if procfs.defect() is not None:
+        return
     entries = list_sessions()
     running_ids = {entry.record.session.id for entry in entries if entry.state == "running"}
     for entry in entries:

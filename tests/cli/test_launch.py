@@ -193,3 +193,13 @@ def test_the_name_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     assert f"{shown} is not UTF-8" in done.stderr
     findings = json.loads(gmg("doctor", "--json", XDG_STATE_HOME=str(folder)).stdout)
     assert next(finding["verdict"] for finding in findings if finding["check"] == "sessions") == "FAIL"
+
+
+def test_nothing_starts_where_proc_shows_the_pids_of_another_namespace() -> None:
+    """Signals would reach other processes than those seen: another user could choose which."""
+    command = ["unshare", "--pid", "--fork", *COMMAND, "--headless", "--cpu", "1", WORKER]
+    done = subprocess.run(command, env=environ(), capture_output=True, text=True)
+    if "unshare" in done.stderr.split("gmg-tui")[0]:
+        pytest.skip(f"no PID namespace can be made here: {done.stderr.strip()}")
+    assert done.returncode == 1
+    assert "/proc is missing, or shows another PID namespace: mount it anew" in done.stderr

@@ -16,6 +16,7 @@ from gmg_tui.engine.attempts.gpu_use import GpuMemory
 from gmg_tui.engine.attempts.local_host import DRIVER_WAIT_REASON
 from gmg_tui.engine.hardware import GpuSamples
 from gmg_tui.engine.scheduling import slot_board
+from gmg_tui.engine.scheduling.packing import crowding
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.jobs.job_queue import JobQueue
@@ -166,17 +167,24 @@ def test_peak_memory_counts_only_the_processes_of_the_worker() -> None:
 
     assert (peak_mib(3000.0, 2000.0, shared=True), peak_mib(None, None, shared=True)) == (3000.0, None)
     assert (peak_mib(3000.0, 2000.0), peak_mib(None, None)) == (3000.0, 8500.0)
-    assert (peak_mib(3000.0, 2000.0, before=()), peak_mib(None, None, before=())) == (3000.0, None)
+    assert (peak_mib(3000.0, 2000.0, before=()), peak_mib(None, None, before=())) == (3000.0, 4500.0)
 
 
 @pytest.mark.parametrize(("pids", "peak_mib"), [((), 8500.0), ((400_001,), 8500.0), ((400_001, 400_002), None)])
 def test_in_a_container_peak_memory_is_unknown_once_another_process_may_have_come(
     pids: tuple[int, ...], peak_mib: float | None
 ) -> None:
-    memory, earlier = GpuMemory("gpu0"), GpuProcess(9, memory_mib=400.0, foreign=True)
-    memory.measure(GpuSample("u", memory_used_mib=500.0, processes=(earlier,)))
-    listed = (earlier, *(GpuProcess(pid, memory_mib=4000.0, foreign=True) for pid in pids))
-    memory.measure(GpuSample("u", memory_used_mib=9000.0, processes=listed), {1}, live=True)
+    memory = GpuMemory("gpu0")
+
+    def measure(used_mib: float, earlier_mib: float, *pids: int) -> None:
+        sizes_mib = {STRANGER: earlier_mib} | dict.fromkeys(pids, 4000.0)
+        processes = tuple(GpuProcess(pid, memory_mib=mib, foreign=True) for pid, mib in sizes_mib.items())
+        memory.measure(GpuSample("u", memory_used_mib=used_mib, processes=processes), {1}, live=True)
+
+    measure(500.0, 400.0)
+    for pid in pids:  # one after the other
+        measure(9000.0, 400.0, pid)
+    measure(50_000.0, 41_400.0)  # the earlier process grows
     assert (memory.peak_mib, memory.used_mib) == (peak_mib, None)
 
 
@@ -336,10 +344,26 @@ async def test_a_gpu_whose_memory_others_use_does_not_drain_the_queue(sim: Sim, 
     assert (queue.finished, queue.failed) == (3, 0)
     assert sorted(last) == [1, 1, 2]
     full.touch()
-    sim.gpus[0].processes = []
+    sim.gpus[0].processes, sim.gpus[0].memory_used_mib = [], 400
     sim.write()
     async with running(sweep_for([{}], batch, interval_s=0.1), sim.env()) as run:
         assert (await run.until_done()).failed == 1, "nobody else uses it"
+
+
+def test_in_a_container_what_was_in_use_before_counts_as_others_memory() -> None:
+    def reason(before_mib: float, *, shared: bool = False) -> str | None:
+        slot = EngineSlot(Slot("gpu0", Gpu(0, "A", "H100")), 0, 1)
+        slot.sample = GpuSample("A", memory_used_mib=before_mib, memory_total_mib=80_000)
+        attempt = structs.replace(NO_ATTEMPT, number=1, ended=1.0)
+        worker: Any = MagicMock(failure=Failure(FailureKind.MEMORY, "out of memory", ""), attempt=attempt)
+        (memory := GpuMemory("gpu0")).measure(slot.sample)
+        memory.shared = shared
+        slot.attempt = MagicMock(readings=MagicMock(memory=memory))
+        return crowding(slot, worker)
+
+    assert reason(60_000.0) == "others use 58.6 GiB of its GPU's memory"
+    assert reason(60_000.0, shared=True) is None, "it may be that of this session's other workers"
+    assert reason(4000.0) is None
 
 
 def test_a_gpu_is_tried_again_some_time_after_failures_without_proof(monkeypatch: pytest.MonkeyPatch) -> None:

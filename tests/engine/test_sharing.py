@@ -12,7 +12,7 @@ from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.workers.slot import EngineSlot
 from gmg_tui.jobs.job_queue import JobQueue
 from gmg_tui.machine.gpu.free import Leases
-from gmg_tui.model import Attempt, Gpu, GpuSample, JobRecord, Slot, Snapshot, WorkerState
+from gmg_tui.model import Attempt, Gpu, GpuProcess, GpuSample, JobRecord, Slot, Snapshot, WorkerState
 from gmg_tui.session.protocol import Action
 from tests.nvml_sim import Process, Sim
 from tests.patience import eventually
@@ -105,12 +105,17 @@ def _needs(number: int, peak_mib: float | None, state: WorkerState = WorkerState
     return JobRecord(number, f"job-{number}", last=Attempt(1, (), state=state, memory_peak_mib=peak_mib))
 
 
+def _used(uuid: str, mib: float, *, foreign: bool = False) -> GpuSample:
+    processes = (GpuProcess(7, memory_mib=mib, foreign=foreign),)
+    return GpuSample(uuid, memory_used_mib=mib, memory_free_mib=80_000 - mib, processes=processes)
+
+
 def _board(used_mib: float, *jobs: JobRecord) -> SlotBoard:
     """A board with two slots on one GPU of 80,000 MiB, and one on an equal one that nobody uses."""
     slots = {}
     for index, (name, uuid_, used) in enumerate((("a-1", "A", used_mib), ("a-2", "A", used_mib), ("b", "B", 4.0))):
         slot = slots[name] = EngineSlot(Slot(name, Gpu(index, uuid_, "H100")), index, 3)
-        slot.sample = GpuSample(uuid_, memory_used_mib=used, memory_free_mib=80_000 - used)
+        slot.sample = _used(uuid_, used)
     return SlotBoard(slots, JobQueue(jobs))
 
 
@@ -131,7 +136,7 @@ def test_a_job_starts_where_its_memory_fits_beside_what_others_use(used_mib: flo
 
 def test_a_job_that_fits_nowhere_waits_and_lets_others_pass() -> None:
     board = _board(32_000.0, _needs(1, 60_000.0), _needs(2, 20_000.0), _needs(3, 40_000.0))
-    board.slots["b"].sample = GpuSample("B", memory_used_mib=70_000, memory_free_mib=10_000)
+    board.slots["b"].sample = _used("B", 70_000)
     assert board.next() == Allotment(2, ("a-1",))
     board.jobs["a-1"] = 2
     board.queue.occupy(2)
@@ -141,6 +146,12 @@ def test_a_job_that_fits_nowhere_waits_and_lets_others_pass() -> None:
     assert board.slots["a-2"].idle_reason == f"job 1 waits for memory: it needs {lack}"
     assert board.wait_reason(1) == f"for memory: it needs {lack}"
     assert board.wait_reason(2) is None
+
+
+def test_a_peak_holds_no_job_back_in_a_container_where_it_may_have_been_another_user_s() -> None:
+    board = _board(32_000.0, _needs(1, 60_000.0))
+    board.slots["a-1"].sample = _used("A", 32_000.0, foreign=True)
+    assert board.next() == Allotment(1, ("a-1",))
 
 
 def test_a_peak_that_a_node_reported_holds_no_job_back_elsewhere() -> None:

@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,26 @@ def test_no_other_user_gets_what_is_sent_to_localhost(taken: str) -> None:
         listening("127.0.0.1", other.getsockname()[1]),
     ):
         pass
+
+
+def test_another_free_port_is_tried_where_the_first_is_in_use_on_the_other_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    create, taken, tried = socket.create_server, list[socket.socket](), list[int]()
+
+    def take_first(address: tuple[str, int], **options: Any) -> socket.socket:
+        if address[0] == "::1" and len(tried) < 2:
+            tried.append(address[1])
+            taken.append(create(address, **options))
+        return create(address, **options)
+
+    monkeypatch.setattr(socket, "create_server", take_first)
+    with listening("127.0.0.1", 0) as sockets:
+        ports = {each.getsockname()[1] for each in sockets}
+    for other in taken:
+        other.close()
+    assert len(tried) == 2
+    assert len(ports - {*tried}) == 1
 
 
 def test_the_address_is_that_of_the_route_to_another_machine() -> None:

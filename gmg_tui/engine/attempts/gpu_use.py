@@ -2,10 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Set
 
 from gmg_tui.engine.clock import any_of
-from gmg_tui.model import GpuProcess, GpuSample, units
+from gmg_tui.model import GpuSample, units
 
 MEMORY_WAIT_S = 30.0
 """Maximum wait for the release of an attempt's memory after its end."""
@@ -35,8 +35,11 @@ class GpuMemory:
         self._peak_mib: float | None = None
         """Peak memory in use on the whole GPU during the attempt."""
         self._own_peak_mib: float | None = None
-        self._may_be_others = False
-        """True once memory that NVML does not list for the attempt may be another process's, which came during it."""
+        self._unlisted_peak_mib: float | None = None
+        """Peak memory on the GPU without that of other processes (see `_unlisted_mib`)."""
+        self._candidates = set[int]()
+        """In a container, the processes that have come to the GPU: if there is one, it is the attempt's."""
+        self._was_shared = False
         self.used_mib: float | None = None
         self._sample: GpuSample | None = None
         self._pids: Set[int] = frozenset()
@@ -61,15 +64,17 @@ class GpuMemory:
         used_mib = sample.memory_used_mib if sample is not None else None
         if sample is not None and used_mib is not None:
             self._sample_before = self._sample_before or sample
-        listed = (sample and sample.processes) or ()
-        own = [process for process in listed if process.own_pid in self._pids]
+        own = [process for process in (sample and sample.processes) or () if process.own_pid in self._pids]
         self._is_listed = self._is_listed or bool(own)
         if sample is not None and live:
             sizes = [process.memory_mib for process in own if process.memory_mib is not None]
             self.used_mib = sum(sizes) if sizes else None
             self._own_peak_mib = _greater(self._own_peak_mib, self.used_mib)
             self._peak_mib = _greater(self._peak_mib, used_mib)
-            self._may_be_others |= self.shared or self._has_company(listed)
+            self._unlisted_peak_mib = _greater(self._unlisted_peak_mib, self._unlisted_mib(sample))
+            new = (process.pid for process in sample.processes or () if process.foreign)
+            self._candidates |= {*new} - self._earlier_pids
+            self._was_shared |= self.shared
         self._measured.set()
         self._measured.clear()
 
@@ -77,17 +82,31 @@ class GpuMemory:
     def peak_mib(self) -> float | None:
         """Peak memory of the attempt's own processes; None if unknown.
 
-        If NVML has not listed them, and no other process came to the GPU: the GPU's peak, less the use before.
+        If NVML has not listed them, and the attempt had the GPU to itself: the GPU's peak without others' memory, less
+        that before.
         """
-        if self._own_peak_mib is not None or self._may_be_others or self._peak_mib is None:
+        before_mib = self._unlisted_mib(self._sample_before)
+        is_own = self._own_peak_mib is not None or self._was_shared or len(self._candidates) > 1
+        if is_own or self._unlisted_peak_mib is None or before_mib is None:
             return self._own_peak_mib
-        return max(0.0, self._peak_mib - self.before_mib)
+        return max(0.0, self._unlisted_peak_mib - before_mib)
 
-    def _has_company(self, listed: Sequence[GpuProcess]) -> bool:
-        """Returns True if others came to the GPU during the attempt: in a container, one of those listed is its own."""
-        earlier = {process.pid for process in (self._sample_before and self._sample_before.processes) or ()}
-        new = [process for process in listed if process.pid not in earlier and process.own_pid not in self._pids]
-        return len(new) > 1 or any(not process.foreign for process in new)
+    @property
+    def _earlier_pids(self) -> Set[int]:
+        before = self._sample_before.processes if self._sample_before is not None else None
+        return {process.pid for process in before or ()}
+
+    def _unlisted_mib(self, sample: GpuSample | None) -> float | None:
+        """Returns the GPU memory in use less that of processes which are certainly others'; None if unknown."""
+        if sample is None or sample.memory_used_mib is None:
+            return None
+        earlier = self._earlier_pids
+        others = (
+            process
+            for process in sample.processes or ()
+            if process.own_pid not in self._pids and (process.pid in earlier or not process.foreign)
+        )
+        return sample.memory_used_mib - sum(process.memory_mib or 0.0 for process in others)
 
     def _unreleased_mib(self) -> float | None:
         """Returns the memory not yet released; None if all is, or if unknown."""

@@ -220,6 +220,8 @@ class LocalHost:
         `report` gets the wait reason. Raises `NvmlUnavailable`, or `GmgError` for a failed disk or a wrong owner.
         """
         number = task.attempt_number(rendezvous)
+        if rendezvous is not None:
+            rendezvous = rendezvous._replace(error_file=str(Path(self.spec.folder, rendezvous.error_file)))
         gpu_index = egl_index = None
         if slot.gpu is not None:
             gpu_index = await self._index_of(slot.gpu, report)

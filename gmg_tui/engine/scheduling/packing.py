@@ -28,6 +28,8 @@ def crowding(engine_slot: EngineSlot, worker: Worker) -> str | None:
     if failure is None or failure.kind is not FailureKind.MEMORY or attempt is None or attempt.has_worked(clock.now()):
         return None
     used_mib = sum(process.memory_mib or 0.0 for process in engine_slot.others)
+    if (memory := engine_slot.memory) is not None and not memory.shared:  # in a container, those of others are unknown
+        used_mib = max(used_mib, memory.before_mib)
     if sample is None or not sample.memory_total_mib or used_mib < _MIN_OTHERS_SHARE * sample.memory_total_mib:
         return None
     return f"others use {units.mib(used_mib)} of its GPU's memory"
@@ -109,12 +111,14 @@ _PEAK_TOLERANCE = 0.05
 def free_mib(engine_slot: EngineSlot, running: Iterable[tuple[EngineSlot, float | None]]) -> float | None:
     """Returns the memory free for another job on a slot's GPU; None if unknown, or if the whole GPU is free.
 
-    `running` has the GPU's other slots with a job, and its known peak in MiB: memory it may still need is not free.
+    `running` has the GPU's other slots with a job, and its known peak in MiB: memory it may still need is not free. Without
+    one, memory counts as used only if NVML lists whose it is: otherwise a job's peak may have been another process's.
     """
     sample, jobs = engine_slot.sample, list(running)
     if sample is None or sample.memory_free_mib is None or sample.memory_used_mib is None:
         return None
-    if not jobs and sample.memory_used_mib <= _MAX_IDLE_MIB:
+    is_known = any(not process.foreign for process in sample.processes or ())
+    if not jobs and (sample.memory_used_mib <= _MAX_IDLE_MIB or not is_known):
         return None
     growth_mib = 0.0
     for other, known_mib in jobs:

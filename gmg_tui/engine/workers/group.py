@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gmg_tui.engine.attempts.attempt import Outcome, RankActivity, Report, Task
@@ -175,14 +174,13 @@ class Group:
     def _rendezvous(self, rank: int, address: str, port: int) -> Rendezvous:
         session, ddp = self._session, self._session.spec.ddp
         number = self._task.first_attempt + self._attempts - 1
-        folder = Path(session.spec.folder, RANKS, f"{self.id}-{number}-rank{rank}")
         nodes = [slot.rpartition("/")[0] for slot in self.slots]
         distinct_nodes = list(dict.fromkeys(nodes))
         virtual = ddp is not None and ddp.virtual_local_rank
         local = nodes[:rank].count(nodes[rank]), nodes.count(nodes[rank])
         node_ranks = *local, distinct_nodes.index(nodes[rank]), len(distinct_nodes)
         limits = self._attempts - 1, session.spec.max_restarts
-        run_id, error_file = f"{session.id}-{self.id}", str(folder / "error.json")
+        run_id, error_file = f"{session.id}-{self.id}", f"{RANKS}/{self.id}-{number}-rank{rank}/error.json"
         return Rendezvous(
             rank, len(self.slots), port, *limits, run_id, error_file, address, *node_ranks, virtual_local_rank=virtual
         )

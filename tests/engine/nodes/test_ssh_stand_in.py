@@ -23,6 +23,7 @@ from gmg_tui.engine.launchers.launcher import Ssh
 from gmg_tui.model import AgentSpec, DdpSpec, NodesSpec, WorkerState
 from gmg_tui.model.errors import GmgError
 from gmg_tui.session import nodes_folders
+from gmg_tui.session.paths import RANKS
 from tests.engine.harness import lives, program, running, spawn, spec_for, sweep_for
 from tests.engine.nodes.fleets import ENDLESS, nothing_left
 from tests.patience import eventually
@@ -171,6 +172,15 @@ async def test_a_group_over_hosts_without_an_address_is_refused(hosts: NodesSpec
         reasons = [worker.reason or "" for worker in run.snapshot.workers]
         assert any("a has reported no address that other nodes can reach" in reason for reason in reasons), reasons
     nothing_left(spec)
+
+
+async def test_ranks_on_hosts_record_their_errors_in_the_agents_folders(hosts: NodesSpec) -> None:
+    """The session's folder may be one that a host cannot make."""
+    spec = spec_for("--lines", "1", "--phase-s", "0.01", cpu=1, nodes=hosts, ddp=DdpSpec())
+    async with running(spec) as run:
+        snapshot = await run.until(lambda snapshot: snapshot.ended)
+    assert {(worker.state, worker.reason) for worker in snapshot.workers} == {(WorkerState.FINISHED, None)}
+    assert not Path(spec.folder, RANKS).exists()
 
 
 async def test_a_group_needs_all_hosts_and_another_version_of_gmg_tui_is_rejected(
