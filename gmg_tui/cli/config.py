@@ -88,6 +88,10 @@ def _values(table: dict[str, Any], options: Iterable[Opt], prefix: str, tables: 
             value = opt.bare
         if isinstance(value, bool) is not opt.is_flag:
             raise GmgError(f"{prefix}{name} = {value!r}: give {'true or false' if opt.is_flag else 'a value'}")
+        if name == "python" and "/" in str(value) and not str(value).startswith(("/", "~")):
+            raise GmgError(
+                f"{prefix}{name} = {value!r}: give an absolute path; the current folder may be another user's"
+            )
         if isinstance(value, float):
             value = str(value)  # Click would cut off the fraction for an integer option
         values[opt.name] = (tuple(value) if isinstance(value, list) else (value,)) if opt.multiple else value

@@ -153,10 +153,12 @@ async def _serve(listeners: Sequence[socket.socket], name: str) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop_requested.set)
     root, token = f"http://{_HOST}:{listeners[0].getsockname()[1]}", secrets.token_urlsafe(24)
     command = shlex.join([sys.executable, "-P", "-m", "gmg_tui", "attach", "--readonly", name])
-    server = Server(command, title=name, public_url=root)
+    files = Server(command)
     logging.getLogger().addHandler(logging.NullHandler())  # no traceback for each broken connection
 
     async def index(request: web.Request) -> web.StreamResponse:
+        # A tunnel may have another port: on that machine, another user may listen on this one.
+        server = Server(command, title=name, public_url=f"http://{request.host}")
         page = await server.handle_index(request)
         assert isinstance(page, web.Response)
         page.text = _EXTERNAL_LINK.sub("", page.text or "").replace("<head>", f"<head><title>{name}</title>", 1)
@@ -187,12 +189,12 @@ async def _serve(listeners: Sequence[socket.socket], name: str) -> None:
 
     application = web.Application(middlewares=[accept])
     application.on_response_prepare.append(add_headers)
-    aiohttp_jinja2.setup(application, loader=jinja2.FileSystemLoader(server.templates_path))
+    aiohttp_jinja2.setup(application, loader=jinja2.FileSystemLoader(files.templates_path))
     application.add_routes(
         [
             web.get(f"/{token}/", index),
             web.get(f"/{token}/ws", websocket, name="websocket"),
-            web.static(f"/{token}/static", server.statics_path, name="static"),
+            web.static(f"/{token}/static", files.statics_path, name="static"),
         ]
     )
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=_CLOSE_TIMEOUT_S)

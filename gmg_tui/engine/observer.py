@@ -351,7 +351,8 @@ def _start_of(script: Path) -> str:
 def _paths_written(slot: EngineSlot, view: Worker) -> set[str]:
     """Returns the files that a slot's attempt writes; earlier attempts may have saved elsewhere, as on an untrusted node."""
     earlier = slot.worker.task.checkpoints if slot.worker is not None else ()
-    saved = {checkpoint.path for checkpoint in view.newest.checkpoints if checkpoint not in earlier}
+    newest = view.newest
+    saved = {each.path for each in newest.checkpoints if each not in earlier and each.saved >= newest.started}
     return saved if slot.attempt is None else slot.attempt.readings.written | saved
 
 

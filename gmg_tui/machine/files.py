@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from gmg_tui.machine.ownership import MAX_LINKS, components, is_public_folder
+from gmg_tui.machine.ownership import MAX_LINKS, ambiguous_id, components, is_public_folder
 
 HEAD_BYTES = 1 << 20
 """Bytes to keep at the beginning; at most a quarter of the log's limit."""
@@ -67,7 +67,7 @@ def _resolve(path: Path) -> Path:
     The kernel's `protected_symlinks` covers only folders with the sticky bit. Checks each component once, since in a
     folder that others can write to, it may change between two checks.
     """
-    trusted_owners = (os.geteuid(), 0)
+    trusted_owners = {os.geteuid(), 0} - {ambiguous_id()}
     for _ in range(MAX_LINKS):
         folder, is_public = Path("/"), False
         for folder, status, _ in components(path.parent):

@@ -72,7 +72,7 @@ def put_by_another(
     is_public = False
     try:
         for component, status, _ in components(path, check):
-            if is_public and status.st_uid not in {os.getuid(), 0, *trusted}:
+            if is_public and status.st_uid not in {os.getuid(), 0, *trusted} - {ambiguous_id()}:
                 return f"{component} belongs to {user_name(status.st_uid)}"
             is_public = is_public_folder(status)
     except PermissionError:  # not even the owner can be seen, as in another user's FUSE file system

@@ -74,7 +74,7 @@ class Trust(NamedTuple):
         """Returns the reason to distrust an open file, such as its owner; None if it is trusted. Raises `OSError`."""
         *parents, (target_path, target, _) = components(Path(path))
         is_public = is_public_folder(parents[-1][1])
-        if not (_is_own(status) or (_is_squashed(status) and not is_public)):
+        if not (_is_own(status, is_public=is_public) or (_is_squashed(status) and not is_public)):
             return f"belongs to {user_name(status.st_uid)}"
         if not os.path.samestat(target, status):
             return "is being replaced"
@@ -95,7 +95,7 @@ class Trust(NamedTuple):
             is_link = stat.S_ISLNK(parent.st_mode)
             # Inside a public folder, an unmapped owner may be anyone; elsewhere it is root.
             is_root = _is_squashed(parent) or parent.st_uid == unmapped
-            is_own = _is_own(parent) or (is_root and not is_public)
+            is_own = _is_own(parent, is_public=is_public) or (is_root and not is_public)
             if not is_own and (is_link or parent.st_uid not in trusted):
                 return f"could be replaced: {folder} belongs to {user_name(parent.st_uid)}"
             is_public = is_public_folder(parent)
@@ -304,12 +304,14 @@ def _is_unchanged(status: os.stat_result, checkpoint: Checkpoint) -> bool:
 
 
 def _is_as_reported(status: os.stat_result, checkpoint: Checkpoint) -> bool:
-    """True for the file that was reported, or the same one changed later: nobody can guess an inode or a time in ns.
+    """True for the file that was reported, or the same one changed later.
 
-    Some network disks have other inodes on each machine.
+    Some network disks have other inodes on each machine. A node that guesses one gains little: a file that another job has
+    saved does not count (`Task.without_others_files`).
     """
     is_complete = checkpoint.size_bytes is not None and checkpoint.mtime_ns > 0
-    return 0 != checkpoint.inode == status.st_ino or (is_complete and _is_unchanged(status, checkpoint))
+    is_same_file = 0 != checkpoint.inode == status.st_ino and status.st_mtime_ns >= checkpoint.mtime_ns
+    return is_same_file or (is_complete and _is_unchanged(status, checkpoint))
 
 
 def _defect(path: str, checkpoint: Checkpoint, trust: Trust) -> str | None:
@@ -320,10 +322,11 @@ def _defect(path: str, checkpoint: Checkpoint, trust: Trust) -> str | None:
     try:
         with open_for_reading(Path(path)) as file:
             status = os.fstat(file.fileno())
+            is_from_another = trust.is_from_another(checkpoint)
             is_saved_file = status.st_ino == checkpoint.inode and _is_unchanged(status, checkpoint)
-            if not is_saved_file and status.st_mtime < checkpoint.saved - _MAX_SKEW_S:
+            if (is_from_another or not is_saved_file) and status.st_mtime < checkpoint.saved - _MAX_SKEW_S:
                 return "is another file, written earlier"
-            if trust.is_from_another(checkpoint) and not _is_as_reported(status, checkpoint):
+            if is_from_another and not _is_as_reported(status, checkpoint):
                 return f"is another file than {checkpoint.node} has reported"
             # Only then read it: another user's link may lead to a file in `/proc`, and reading that may hang.
             if (reason := trust.distrust_reason(path, status)) is not None:
@@ -348,9 +351,9 @@ def _is_own_entry(path: Path) -> bool:
     return False
 
 
-def _is_own(status: os.stat_result) -> bool:
-    """True for a file of this user or root."""
-    return status.st_uid in (os.geteuid(), 0)
+def _is_own(status: os.stat_result, *, is_public: bool = False) -> bool:
+    """True for a file of this user or root; in a public folder, not if any user outside this namespace may own it."""
+    return status.st_uid in (os.geteuid(), 0) and not (is_public and status.st_uid == ambiguous_id())
 
 
 def _is_squashed(status: os.stat_result) -> bool:

@@ -82,6 +82,7 @@ def test_an_experiments_file_overrides_settings_and_the_command_line_both(
         ("[attach]\nper-gpu = 1", "[attach] per-gpu is not a setting"),
         ('env = ["A=\\u0000"]', "env contains a NUL character; remove it"),
         ("run = 2", "run is not a setting; it is a table: [run]"),
+        ('python = ".venv/bin/python"', "give an absolute path; the current folder may be another user's"),
         ('cpu = "two"', "--cpu 'two' is not a valid integer"),
         ("max-restarts = 1.5", "--max-restarts '1.5' is not a valid integer"),
         ("cpu = true", "cpu = True: give a value"),

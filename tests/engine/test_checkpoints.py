@@ -4,13 +4,16 @@ import os
 import socket
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import psutil
 import pytest
 from msgspec import structs
 
 from gmg_tui.engine.attempts.attempt import Task
+from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.model import (
+    NO_ATTEMPT,
     Alert,
     AlertAction,
     Attempt,
@@ -299,3 +302,35 @@ def test_an_edited_job_whose_model_does_not_fit_the_originals_checkpoints_begins
     assert checkpoints_of(job, reason="SIGKILL") == (inherited,)
     assert checkpoints_of(job, checkpoints=(inherited, own)) == (inherited, own)
     assert checkpoints_of(structs.replace(job, edited_from=None)) == (inherited,)
+
+
+_SAVED = Checkpoint("/runs/2/model.pt", 50.0, 9, 500, 1_000, node="n1")
+
+
+@pytest.mark.parametrize(
+    ("reported", "is_used"),
+    [
+        (Checkpoint("/runs/1/model.pt", 60.0, 9, 501, 1_000, node="n1"), True),
+        (Checkpoint("/runs/1/model.pt", 60.0, 9, 500, 2_000, node="n1"), True),  # of a removed file
+        (Checkpoint("/runs/1/model.pt", 60.0, 9, 500, 1_000, node="n1"), False),
+        (Checkpoint("/runs/1/model.pt", 60.0, None, 500, 0, node="n1"), False),
+        (Checkpoint("/runs/2/model.pt", 60.0, 9, 501, 2_000, node="n1"), False),
+        (Checkpoint("/runs/2/model.pt", 60.0, 9, 500, 1_000, node="n2"), True),  # it runs there again
+    ],
+)
+def test_a_job_does_not_continue_from_another_job_s_checkpoint_that_a_node_has_reported_for_it(
+    reported: Checkpoint, is_used: bool
+) -> None:
+    jobs = [
+        JobRecord(1, "1", last=structs.replace(NO_ATTEMPT, checkpoints=(reported,))),
+        JobRecord(2, "2", last=structs.replace(NO_ATTEMPT, checkpoints=(_SAVED,))),
+        JobRecord(3, "1-edit3", last=structs.replace(NO_ATTEMPT, checkpoints=(reported,)), edited_from=1),
+    ]
+    recorder = Recorder(*[MagicMock()] * 5)
+    task = Task.of_job(sweep_for([]), jobs[0], 2)
+    used = task.without_others_files(
+        {"n2"}, lambda: recorder.saved_by_others(jobs[0], {job.number: job for job in jobs})
+    )
+    assert used.checkpoints == ((reported,) if is_used else ())
+    left_out = f"{reported.path}, reported by n1, is another job's file: not used"
+    assert used.left_out == (None if is_used else left_out)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
@@ -205,6 +205,22 @@ class Task:
             name=job.name,
             values={**job.values, "job": job.number, "name": job.name},
         )
+
+    def without_others_files(self, nodes: Set[str], find_others: Callable[[], Mapping[str | int, float]]) -> Self:
+        """Returns the task, to run on `nodes`, without what other nodes have reported for it but is another job's file.
+
+        `find_others` returns such files by path and inode, with the time from which an inode may be another file's.
+        """
+        reported = [each for each in self.checkpoints if each.node and {each.node} != nodes]
+        others = find_others() if reported else {}
+        wrong = [
+            each for each in reported if each.mtime_ns <= max(others.get(each.path, -1), others.get(each.inode, -1))
+        ]
+        if not wrong:
+            return self
+        left_out = f"{wrong[-1].path}, reported by {wrong[-1].node}, is another job's file: not used"
+        usable = tuple(each for each in self.checkpoints if each not in wrong)
+        return replace(self, checkpoints=usable, left_out=left_out)
 
 
 def _checkpoints_of(job: JobRecord) -> tuple[Checkpoint, ...]:

@@ -179,20 +179,21 @@ class RemoteAttempt:
             return
         if report.activity is not None:
             report = structs.replace(report, activity=report.activity.on_clock(now))
+        has_started = report.view.newest.pid is not None and not self._has_process
+        self._has_process = self._has_process or has_started
         report = structs.replace(report, view=self._correct(report.view))
         self._report, self._away = report, False
         if self._orphaning is not None:
             self._orphaning.cancel()
             self._orphaning, self._was_lost = None, True
-        if result and result != self._result:
+        if result and result != self._result and self._has_process:
             self._result, self._load_result = result, cache(partial(decode_result, result))
-        self._curves = curves or self._curves
+        self._curves = (self._has_process and curves) or self._curves
         view, newest = report.view, report.view.newest
         if newest.number and self.life is Life.PREPARING:
             self.life = Life.ALIVE
             self._worker.on_prepared()
-        if newest.pid is not None and not self._has_process:
-            self._has_process = True
+        if has_started:
             self._worker.on_started()
         if newest.exit_code is not None and self.life is Life.ALIVE:
             self.life = Life.LEADER_GONE
@@ -225,12 +226,14 @@ class RemoteAttempt:
         """Returns the reported worker, corrected by facts that this engine knows for itself, as agents are not trusted.
 
         The next attempt may run on another node, and a user may repeat this one elsewhere. An attempt adds checkpoints
-        to the known ones, and its alerts are no older than the attempt.
+        to the known ones, and its alerts are no older than the attempt; one without a process has done nothing.
         """
         newest = view.newest
         if self.assignment is not None and (newest.number or self.life is not Life.PREPARING):
             number = self.task.attempt_number(self.assignment.task.rendezvous)
             known, now = self.task.checkpoints, clock.now()
+            if not self._has_process:
+                newest = structs.replace(NO_ATTEMPT, started=newest.started, ended=newest.ended)
             saved = [
                 structs.replace(
                     checkpoint, saved=min(max(checkpoint.saved, self._assigned_at), now), node=self._node.name
@@ -332,8 +335,7 @@ class RemoteAttempt:
             return newest
         state, reason = self.end
         self._ended_at = self._ended_at or newest.ended or clock.now()
-        if self._report is not None and (self._report.outcome is None or not self._has_process):
-            # It was lost or never started: a NaN does not condemn its origin.
+        if self._report is not None and self._report.outcome is None:  # lost: a NaN does not condemn its origin
             newest = structs.replace(newest, continued_from=None)
         return structs.replace(newest, state=state, ended=self._ended_at, reason=reason)
 

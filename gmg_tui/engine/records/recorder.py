@@ -1,6 +1,7 @@
 """Records changes of workers in the session's store."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -147,6 +148,25 @@ class Recorder:
         """Returns the record of the job on a slot and the seconds since it got the slot; None if there is none."""
         occupant = self._occupants.get(slot)
         return None if occupant is None else (occupant.record, time.monotonic() - occupant.since)
+
+    def saved_by_others(self, job: JobRecord, records: Mapping[int, JobRecord]) -> dict[str | int, float]:
+        """Returns the checkpoints of other jobs, except of one it was edited from, or into, by path and by inode.
+
+        The values are times of modification, Unix nanoseconds: of an inode the last one known, as it may be used again.
+        """
+
+        def origin(record: JobRecord) -> int:
+            while (original := records.get(record.edited_from or 0)) is not None:
+                record = original
+            return record.number
+
+        current = {**records, **{each.record.number: self._record(each) for each in self._occupants.values()}}
+        lasts = (other.last for other in current.values() if origin(other) != origin(job))
+        saved = [each for last in lasts for each in last.checkpoints]
+        files: dict[str | int, float] = dict.fromkeys((each.path for each in saved), math.inf)
+        return files | {
+            each.inode: each.mtime_ns for each in sorted(saved, key=lambda each: each.mtime_ns) if each.inode
+        }
 
     def write(self, record: JobRecord | Snapshot) -> None:
         """Writes a record to the store."""

@@ -122,15 +122,16 @@ class QueueScheduler:
             self.source.end(f"internal error ({type(error).__name__}: {error}); see engine.log")
 
     def _make_run(self, record: JobRecord, engine_slots: Sequence[EngineSlot]) -> JobRun:
-        if record.world_size is not None:
-            record = structs.replace(record, group=f"g{record.number}")
+        record = structs.replace(record, group=f"g{record.number}" if record.world_size is not None else record.group)
         log = sessions.job_log(record)
         logs = [f"{log.removesuffix('.log')}.rank{rank}.log" if rank else log for rank in range(len(engine_slots))]
-        visible_slots = tuple(engine_slot.slot for engine_slot in engine_slots) if record.width > 1 else ()
-        task = Task.of_job(self._workplace.spec, record, len(self._queue.records), visible_slots)
+        slots, records = tuple(engine_slot.slot for engine_slot in engine_slots), self._queue.records
+        task = Task.of_job(self._workplace.spec, record, len(records), slots if record.width > 1 else ())
+        nodes, recorder = {slot.node for slot in slots}, self._recorder
+        task = task.without_others_files(nodes, lambda: recorder.saved_by_others(record, records))
         tasks = [replace(task, log=log) for log in logs]
-        run = JobRun(record.number, engine_slots, tasks, self._workplace, self._recorder, record.group)
-        self._queue.update(self._recorder.occupy(record, run.workers))
+        run = JobRun(record.number, engine_slots, tasks, self._workplace, recorder, record.group)
+        self._queue.update(recorder.occupy(record, run.workers))
         return run
 
     async def _run_job(self, run: JobRun) -> None:

@@ -173,11 +173,31 @@ async def test_a_new_checkpoint_is_no_older_than_the_attempt_whatever_its_node_r
     earlier, forged = Checkpoint("/runs/1.pt", 5.0), Checkpoint("/thesis.pt", 6.0)
     began = time.time()
     async with _attempt(Task((), {}, 0, 1, checkpoints=(earlier,))) as (attempt, _):
-        attempt.apply_report(_report(attempt, number=1, checkpoints=(earlier, forged)))
+        attempt.apply_report(_report(attempt, number=1, pid=1, checkpoints=(earlier, forged)))
         first, second = attempt.record().checkpoints
         assert first == earlier
         assert second.path == forged.path
         assert second.saved >= began - 1e-3
+
+
+async def test_an_attempt_without_a_process_has_saved_and_used_nothing() -> None:
+    known = (Checkpoint("/runs/1.pt", 5.0),)
+    async with _attempt(Task((), {}, 0, 1, checkpoints=known)) as (attempt, _):
+        claimed: dict[str, Any] = {
+            "checkpoints": (Checkpoint("/runs/2.pt", time.time()),),
+            "energy_j": 1e12,
+            "metrics": {"reward": 9.0},
+        }
+        attempt.apply_report(_report(attempt, number=1, **claimed), b'{"reward":9.0}')
+        record = attempt.record()
+        assert (record.number, record.checkpoints, record.energy_j, record.metrics) == (1, known, None, {})
+        assert attempt.result == {}
+        attempt.apply_report(_report(attempt, number=1, pid=1, **claimed), b'{"reward":9.0}')
+        assert (attempt.record().energy_j, len(attempt.record().checkpoints), attempt.result) == (
+            1e12,
+            2,
+            {"reward": 9.0},
+        )
 
 
 async def test_an_attempt_that_a_node_takes_back_keeps_its_checkpoints() -> None:
@@ -194,7 +214,7 @@ async def test_a_node_can_make_no_checkpoint_of_another_forgotten(invented: int)
     lies = tuple(Checkpoint(f"/lie/{number}.pt", time.time() + number) for number in range(invented))
     async with _attempt(Task((), {}, 0, 1, checkpoints=known)) as (attempt, _):
         nan = Alert("nan", Severity.ERROR, "loss is NaN", 1.0)
-        report = _report(attempt, number=1, checkpoints=lies, alerts=(nan,))
+        report = _report(attempt, number=1, pid=1, checkpoints=lies, alerts=(nan,))
         attempt.apply_report(structs.replace(report, view=structs.replace(report.view, alerts=(nan,))))
         record = attempt.record()
         (sign,) = attempt.facts(attempt._report.view, time.monotonic()).signs

@@ -53,6 +53,16 @@ async def test_a_page_shows_no_later_session_of_the_same_name(monkeypatch: pytes
     assert shown[0].args[1] == "id of the served session", "with which the engine must agree"
 
 
+async def test_the_page_behind_a_tunnel_loads_nothing_from_the_port_that_it_has_here() -> None:
+    async with ScriptedEngine(), serving() as served, aiohttp.ClientSession() as web:
+        async with web.get(served.url, headers={"Host": "localhost:9000"}) as answer:
+            page = await answer.text()
+        token = served.url.rsplit("/", 2)[1]
+        assert f'"http://localhost:9000/{token}/static/js/textual.js"' in page
+        assert f'"ws://localhost:9000/{token}/ws"' in page
+        assert served.root.removeprefix("http://") not in page
+
+
 async def test_the_page_loads_no_external_resources() -> None:
     async with ScriptedEngine(), serving() as served, aiohttp.ClientSession() as web:
         async with web.get(served.url) as answer:
