@@ -11,6 +11,7 @@ from gmg_tui.model import Alert, AlertAction, Phase, Severity, Sign, WorkerState
 from gmg_tui.model.alert import by_urgency
 from gmg_tui.model.curves import serious
 from gmg_tui.model.states import SUSPENDED_S
+from gmg_tui.model.text import one_line
 
 _FULL_RAM_PCT = 90.0
 _IDLE_GPU_PCT = 5.0
@@ -295,5 +296,5 @@ class Watch:
         since = sign.since if sign.since is not None else observed_since
         if previous is None and sign.since is None and seen_s < kind.after_s:
             return None
-        text, advice = sign.text[:_MAX_TEXT_CHARS], sign.advice[:_MAX_TEXT_CHARS]  # perhaps of many texts of a node
+        text, advice = (one_line(each)[:_MAX_TEXT_CHARS] for each in (sign.text, sign.advice))  # perhaps a node's
         return Alert(kind.name, sign.severity or kind.severity, text, since, advice)

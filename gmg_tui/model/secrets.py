@@ -7,13 +7,13 @@ from pathlib import Path
 
 MASK = "***"
 _SECRET_NAME = re.compile(
-    "KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|SSHPASS|(?<![A-Z])(?:PASS|PWD|AUTH)(?![A-Z])|AUTHORI[ZS]ATION|CREDENTIAL|COOKIE",
+    "KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|SSHPASS|(?<![A-Z])(?:PASS|PWD|AUTH|SIG)(?![A-Z])|SIGNATURE|AUTHORI[ZS]ATION|CREDENTIAL|COOKIE",
     re.IGNORECASE,
 )
 KNOWN_FORMS = (
     r"\b(?:Bearer|Basic|Negotiate)\s{1,8}[\w.+/=~-]{8,}"  # of an HTTP header
     r"|(?i:(?<=\bcookie:)|(?<=\bauthorization[:=]))[^\r\n\"']{1,4000}"
-    r"|(?<=://)[^\s/@\"']{1,200}@"  # of a URL: user and password
+    r"|(?<=://)[^\s/?#\"']{1,200}@"  # of a URL: user and password, which may contain `@`
     r"|\b(?:gh[a-z]_|github_pat_|glpat-|hf_|npm_|pypi-|sk[-_]|xox[a-z]-|AIza|AKIA|ASIA)[\w-]{10,}"
     r"|\b(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks)/[\w/-]{10,}|\bbot\d{6,}:[\w-]{20,}"
     r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:(?!-----END).|\n){0,8000}"

@@ -32,7 +32,7 @@ _MAX_VALUE_BYTES = 128 << 10
 _MIN_VALUE_LENGTH = 6
 """Minimum length of a value to mask anywhere; shorter ones may be common words: mask only those beside their names."""
 _PAIR = re.compile(
-    r"""(?<![\w-])([\w-]{1,64})(["']?\]?\s{0,8}(?:=|:(?!//))\s{0,8})((["'])(?:(?!\4)[^\\\n]|\\.){0,500}\4|["']?[^\s"',;&]+)"""
+    r"""(?<![\w-])([\w-]{1,64})(["']?\]?\s{0,8}(?:=|:(?!//))\s{0,8})(\$?(["'])(?:(?!\4)[^\\\n]|\\.){0,500}\4|["']?[^\s"',;&]+)"""
 )
 _OPTION = re.compile(r"""(?<![\w-])(--?\w[\w-]{0,64})(["']?,?\s{1,16}["']?)([^\s"',;&-][^\s"',;&]*)""")
 _USER_HOME = re.compile(r"(?<![\w.])/(?:home|Users)/[^/\s\"':,]+")

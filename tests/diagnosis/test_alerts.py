@@ -111,6 +111,12 @@ def test_memory_that_may_be_another_process_s_raises_only_a_mild_alert() -> None
     assert _raised(partial(facts, own_mib=2000.0), 3590) == {}
 
 
+def test_an_alert_is_one_line_whatever_a_file_is_called() -> None:
+    watch = Watch()
+    watch.update(Facts(0.0, _RUNNING, signs=(Sign("collision", "cpu0 and cpu1 write /x\ncpu2 finished"),)))
+    assert texts(watch.alerts) == ("cpu0 and cpu1 write /x·cpu2 finished",)
+
+
 def test_ram_counts_against_the_cgroup_and_the_end_of_the_work() -> None:
     def facts(now: float, eta_s: float | None = None) -> Facts:
         used = 60.0 + now

@@ -27,6 +27,7 @@ print("Authorization: Bearer be4rer123", "https://me:urlp4ss@host/x", "'password
 print("https://host/x?token=qu3ry1&y=1", "environ['API_KEY'] = 'br4cket'", "https://host/y?api_key=qu3ry2")
 print("Cookie: sid=c00kie1; other=c00kie2")
 print("Proxy-Authorization: Negotiate neg0tiate", "Authorization: Basic bas1c0123")
+print("postgres://me:p@urlp4ss@host/x", "https://host/z?sig=s1gned", "SECRET=$'doll4r'")
 print("PASSWORD=//sl4shes", "authorization=Token t0ken12345678")
 print("https://hooks.slack.com/services/T0/B0/sl4ck12345", "https://api.telegram.org/bot1234567:telegr4m-0123456789abc/send")
 print("-----BEGIN PRIVATE KEY-----", "MIIE", "-----END PRIVATE KEY-----", "after", sep="\\n")
@@ -88,6 +89,8 @@ def test_a_bundle_has_the_end_of_each_log_and_neither_secrets_nor_homes(
         "neg0tiate",
         "bas1c",
         "sl4shes",
+        "s1gned",
+        "doll4r",
         "webh00k",
         "sl4ck",
         "telegr4m",
