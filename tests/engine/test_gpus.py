@@ -12,6 +12,7 @@ import pytest
 from msgspec import structs
 
 from gmg_tui import session
+from gmg_tui.engine.attempts import gpu_use
 from gmg_tui.engine.attempts.gpu_use import GpuMemory
 from gmg_tui.engine.attempts.local_host import DRIVER_WAIT_REASON
 from gmg_tui.engine.hardware import GpuSamples
@@ -153,7 +154,8 @@ def test_other_workers_on_the_card_make_it_unknown_unless_processes_are_listed()
     assert memory.wait_reason() is not None
 
 
-def test_peak_memory_counts_only_the_processes_of_the_worker() -> None:
+def test_peak_memory_counts_only_the_processes_of_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_use, "_LIST_DELAY_S", 0.0)
     other = GpuProcess(STRANGER, memory_mib=4000.0)
 
     def peak_mib(*own_mib: float | None, shared: bool = False, before: Sequence[GpuProcess] = (other,)) -> float | None:
@@ -172,8 +174,9 @@ def test_peak_memory_counts_only_the_processes_of_the_worker() -> None:
 
 @pytest.mark.parametrize(("pids", "peak_mib"), [((), 8500.0), ((400_001,), 8500.0), ((400_001, 400_002), None)])
 def test_in_a_container_peak_memory_is_unknown_once_another_process_may_have_come(
-    pids: tuple[int, ...], peak_mib: float | None
+    monkeypatch: pytest.MonkeyPatch, pids: tuple[int, ...], peak_mib: float | None
 ) -> None:
+    monkeypatch.setattr(gpu_use, "_LIST_DELAY_S", 0.0)
     memory = GpuMemory("gpu0")
 
     def measure(used_mib: float, earlier_mib: float, *pids: int) -> None:
@@ -348,6 +351,17 @@ async def test_a_gpu_whose_memory_others_use_does_not_drain_the_queue(sim: Sim, 
     sim.write()
     async with running(sweep_for([{}], batch, interval_s=0.1), sim.env()) as run:
         assert (await run.until_done()).failed == 1, "nobody else uses it"
+
+
+def test_memory_that_nvml_lists_late_for_another_process_is_not_the_worker_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = GpuMemory("gpu0")
+    for second in range(60):
+        monkeypatch.setattr(time, "monotonic", lambda second=second: float(second))
+        used_mib = 76_000.0 if 20 <= second < 40 else 500.0
+        is_listed = 25 <= second < 45  # every 5 seconds
+        processes = (GpuProcess(STRANGER, memory_mib=75_500.0),) if is_listed else ()
+        memory.measure(GpuSample("u", memory_used_mib=used_mib, processes=processes), {1}, live=True)
+    assert memory.peak_mib == 0.0
 
 
 def test_in_a_container_what_was_in_use_before_counts_as_others_memory() -> None:

@@ -2,14 +2,18 @@
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Set
 
 from gmg_tui.engine.clock import any_of
+from gmg_tui.machine.gpu.sampler import SLOW_INTERVAL_S
 from gmg_tui.model import GpuSample, units
 
 MEMORY_WAIT_S = 30.0
 """Maximum wait for the release of an attempt's memory after its end."""
 
+_LIST_DELAY_S = 1.5 * SLOW_INTERVAL_S
+"""Maximum time until NVML's processes are listed again: until then, new memory is listed for none."""
 _MIN_COUNTED_SAMPLES = 5
 _RELEASED_MARGIN_MIB = 64.0
 _RELEASED_MARGIN_SHARE = 0.05
@@ -36,7 +40,9 @@ class GpuMemory:
         """Peak memory in use on the whole GPU during the attempt."""
         self._own_peak_mib: float | None = None
         self._unlisted_peak_mib: float | None = None
-        """Peak memory on the GPU without that of other processes (see `_unlisted_mib`)."""
+        """Peak memory on the GPU without that of other processes (see `_unlisted_mib`), for at least `_LIST_DELAY_S`."""
+        self._recent_mib: deque[tuple[float, float]] = deque()
+        """This memory at the samples of the last `_LIST_DELAY_S`, each with its time, monotonic seconds."""
         self._candidates = set[int]()
         """In a container, the processes that have come to the GPU: if there is one, it is the attempt's."""
         self._was_shared = False
@@ -71,7 +77,7 @@ class GpuMemory:
             self.used_mib = sum(sizes) if sizes else None
             self._own_peak_mib = _greater(self._own_peak_mib, self.used_mib)
             self._peak_mib = _greater(self._peak_mib, used_mib)
-            self._unlisted_peak_mib = _greater(self._unlisted_peak_mib, self._unlisted_mib(sample))
+            self._add_unlisted(sample, time.monotonic())
             new = (process.pid for process in sample.processes or () if process.foreign)
             self._candidates |= {*new} - self._earlier_pids
             self._was_shared |= self.shared
@@ -90,6 +96,15 @@ class GpuMemory:
         if is_own or self._unlisted_peak_mib is None or before_mib is None:
             return self._own_peak_mib
         return max(0.0, self._unlisted_peak_mib - before_mib)
+
+    def _add_unlisted(self, sample: GpuSample, now: float) -> None:
+        recent_mib, since = self._recent_mib, now - _LIST_DELAY_S
+        if (mib := self._unlisted_mib(sample)) is not None:
+            recent_mib.append((now, mib))
+        while len(recent_mib) > 1 and recent_mib[1][0] <= since:
+            recent_mib.popleft()
+        if recent_mib and recent_mib[0][0] <= since:
+            self._unlisted_peak_mib = _greater(self._unlisted_peak_mib, min(mib for _, mib in recent_mib))
 
     @property
     def _earlier_pids(self) -> Set[int]:
