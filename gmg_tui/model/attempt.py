@@ -94,6 +94,8 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True):
     """True if a later file, which is not among the known ones, has its path."""
     node: str = ""
     """Name of the node that reported it to the session's engine; empty for the engine's own machine."""
+    reported: Moment = 0.0
+    """Unix time of a node's first report; 0 for the engine's own machine."""
 
     @property
     def series(self) -> str:

@@ -2,6 +2,7 @@
 
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -304,18 +305,23 @@ def test_an_edited_job_whose_model_does_not_fit_the_originals_checkpoints_begins
     assert checkpoints_of(structs.replace(job, edited_from=None)) == (inherited,)
 
 
-_SAVED = Checkpoint("/runs/2/model.pt", 50.0, 9, 500, 1_000, node="n1")
+def _reported(path: str, size: int | None, inode: int, mtime_s: float, at: float, node: str = "n1") -> Checkpoint:
+    return Checkpoint(path, 50.0, size, inode, round(1e9 * mtime_s), node=node, reported=at)
+
+
+_SAVED = _reported("/runs/2/model.pt", 9, 500, 50.000_000_1, at=51.0)
 
 
 @pytest.mark.parametrize(
     ("reported", "is_used"),
     [
-        (Checkpoint("/runs/1/model.pt", 60.0, 9, 501, 1_000, node="n1"), True),
-        (Checkpoint("/runs/1/model.pt", 60.0, 9, 500, 2_000, node="n1"), True),  # of a removed file
-        (Checkpoint("/runs/1/model.pt", 60.0, 9, 500, 1_000, node="n1"), False),
-        (Checkpoint("/runs/1/model.pt", 60.0, None, 500, 0, node="n1"), False),
-        (Checkpoint("/runs/2/model.pt", 60.0, 9, 501, 2_000, node="n1"), False),
-        (Checkpoint("/runs/2/model.pt", 60.0, 9, 500, 1_000, node="n2"), True),  # it runs there again
+        (_reported("/runs/1/model.pt", 9, 501, 60.0, at=61.0), True),
+        (_reported("/runs/1/model.pt", 9, 500, 60.0, at=61.0), True),  # the inode of a removed file
+        (_reported("/runs/1/model.pt", 9, 500, 50.000_000_1, at=61.0), False),
+        (_reported("/runs/1/model.pt", 9, 501, 50.000_000_1, at=61.0), False),
+        (_reported("/runs/1/model.pt", None, 500, 0.0, at=61.0), False),
+        (_reported("/runs/2/model.pt", 9, 500, 50.000_000_1, at=50.5), True),  # the other one is the lie
+        (_reported("/runs/2/model.pt", 9, 500, 50.000_000_1, at=61.0, node="n2"), True),  # it runs there again
     ],
 )
 def test_a_job_does_not_continue_from_another_job_s_checkpoint_that_a_node_has_reported_for_it(
@@ -334,3 +340,20 @@ def test_a_job_does_not_continue_from_another_job_s_checkpoint_that_a_node_has_r
     assert used.checkpoints == ((reported,) if is_used else ())
     left_out = f"{reported.path}, reported by n1, is another job's file: not used"
     assert used.left_out == (None if is_used else left_out)
+
+
+@pytest.mark.parametrize(
+    "lie", [_reported("/runs/1/model.pt", 9, 500, 1e9, at=10.0), _reported("/x", 9, 500, 9.0, at=10.0)]
+)
+def test_a_guess_of_what_a_job_will_save_does_not_keep_it_from_continuing(lie: Checkpoint) -> None:
+    saved = _reported("/runs/1/model.pt", 9, 500, 50.0, at=51.0)
+    task = replace(Task((), {}, 0, 1), checkpoints=(saved,))
+    assert task.without_others_files({"n2"}, lambda: [lie]) == task
+
+
+def test_the_files_of_two_jobs_on_a_disk_that_records_whole_seconds_are_told_apart() -> None:
+    task = replace(Task((), {}, 0, 1), checkpoints=(_reported("/runs/1/model.pt", 9, 501, 50.0, at=61.0),))
+    assert task.without_others_files({"n2"}, lambda: [_reported("/runs/2/model.pt", 9, 500, 50.0, at=51.0)]) == task
+    assert not task.without_others_files(
+        {"n2"}, lambda: [_reported("/runs/1/model.pt", 9, 1, 50.0, at=51.0)]
+    ).checkpoints

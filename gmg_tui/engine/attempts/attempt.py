@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Set
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -206,21 +207,39 @@ class Task:
             values={**job.values, "job": job.number, "name": job.name},
         )
 
-    def without_others_files(self, nodes: Set[str], find_others: Callable[[], Mapping[str | int, float]]) -> Self:
-        """Returns the task, to run on `nodes`, without what other nodes have reported for it but is another job's file.
+    def without_others_files(self, nodes: Set[str], find_others: Callable[[], Iterable[Checkpoint]]) -> Self:
+        """Returns the task, to run on `nodes`, without what another node has reported for it but is another job's file.
 
-        `find_others` returns such files by path and inode, with the time from which an inode may be another file's.
+        `find_others` returns the checkpoints of the other jobs.
         """
         reported = [each for each in self.checkpoints if each.node and {each.node} != nodes]
-        others = find_others() if reported else {}
+        others = defaultdict[int, list[Checkpoint]](list)
+        for other in find_others() if reported else ():
+            for key in {other.inode, other.mtime_ns}:
+                others[key].append(other)
         wrong = [
-            each for each in reported if each.mtime_ns <= max(others.get(each.path, -1), others.get(each.inode, -1))
+            each
+            for each in reported
+            if any(_is_file_of(other, each) for other in others[each.inode] + others[each.mtime_ns])
         ]
         if not wrong:
             return self
         left_out = f"{wrong[-1].path}, reported by {wrong[-1].node}, is another job's file: not used"
         usable = tuple(each for each in self.checkpoints if each not in wrong)
         return replace(self, checkpoints=usable, left_out=left_out)
+
+
+def _is_file_of(other: Checkpoint, reported: Checkpoint) -> bool:
+    """True if what was `reported` is the file of an `other` report, of another job, which came first.
+
+    An inode may be used again later. A report of a time to come is a guess. Some disks record whole seconds only.
+    """
+    if not other.mtime_ns <= 1e9 * other.reported < 1e9 * reported.reported:
+        return False
+    is_same = other.mtime_ns == reported.mtime_ns and other.size_bytes == reported.size_bytes
+    has_ns = reported.mtime_ns % 1_000 > 0
+    is_same_inode = other.inode == reported.inode != 0 and reported.mtime_ns <= other.mtime_ns
+    return is_same_inode or (is_same and (has_ns or other.path == reported.path))
 
 
 def _checkpoints_of(job: JobRecord) -> tuple[Checkpoint, ...]:

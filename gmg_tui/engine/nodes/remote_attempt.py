@@ -64,6 +64,8 @@ class RemoteAttempt:
         """True for a job whose node was lost and came back."""
         self._has_process = False
         self._metric_names = set[str]()
+        self._reported_at: dict[tuple[str, int, int], float] = {}
+        """Unix times of the first reports of checkpoints (see `_file_of`)."""
         self._assigned_at = 0.0
         """Unix time of the assignment."""
         self._ended_at: float | None = None
@@ -236,11 +238,15 @@ class RemoteAttempt:
                 newest = structs.replace(NO_ATTEMPT, started=newest.started, ended=newest.ended)
             saved = [
                 structs.replace(
-                    checkpoint, saved=min(max(checkpoint.saved, self._assigned_at), now), node=self._node.name
+                    checkpoint,
+                    saved=min(max(checkpoint.saved, self._assigned_at), now),
+                    node=self._node.name,
+                    reported=self._reported_at.setdefault(_file_of(checkpoint), now),
                 )
                 for checkpoint in newest.checkpoints
                 if checkpoint not in known
             ]
+            self._reported_at = {file: self._reported_at[file] for file in map(_file_of, saved)}
             newest = structs.replace(
                 newest,
                 number=number,
@@ -386,3 +392,7 @@ class RemoteAttempt:
     def _with_slot(self, answer: _Answer) -> _Answer:
         """Returns an agent's answer, sanitized and with this slot's name. Raises `GmgError` if it is unusable."""
         return structs.replace(sanitize(answer), slot=self.slot.name)
+
+
+def _file_of(checkpoint: model.Checkpoint) -> tuple[str, int, int]:
+    return checkpoint.path, checkpoint.inode, checkpoint.mtime_ns

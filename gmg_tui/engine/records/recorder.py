@@ -1,9 +1,8 @@
 """Records changes of workers in the session's store."""
 
 import logging
-import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -149,11 +148,8 @@ class Recorder:
         occupant = self._occupants.get(slot)
         return None if occupant is None else (occupant.record, time.monotonic() - occupant.since)
 
-    def saved_by_others(self, job: JobRecord, records: Mapping[int, JobRecord]) -> dict[str | int, float]:
-        """Returns the checkpoints of other jobs, except of one it was edited from, or into, by path and by inode.
-
-        The values are times of modification, Unix nanoseconds: of an inode the last one known, as it may be used again.
-        """
+    def saved_by_others(self, job: JobRecord, records: Mapping[int, JobRecord]) -> Iterator[model.Checkpoint]:
+        """Yields the checkpoints of other jobs, except of one it was edited from, or into."""
 
         def origin(record: JobRecord) -> int:
             while (original := records.get(record.edited_from or 0)) is not None:
@@ -161,12 +157,9 @@ class Recorder:
             return record.number
 
         current = {**records, **{each.record.number: self._record(each) for each in self._occupants.values()}}
-        lasts = (other.last for other in current.values() if origin(other) != origin(job))
-        saved = [each for last in lasts for each in last.checkpoints]
-        files: dict[str | int, float] = dict.fromkeys((each.path for each in saved), math.inf)
-        return files | {
-            each.inode: each.mtime_ns for each in sorted(saved, key=lambda each: each.mtime_ns) if each.inode
-        }
+        for other in current.values():
+            if other.last.checkpoints and origin(other) != origin(job):
+                yield from other.last.checkpoints
 
     def write(self, record: JobRecord | Snapshot) -> None:
         """Writes a record to the store."""
