@@ -224,9 +224,9 @@ class Task:
         ]
         if not wrong:
             return self
-        left_out = f"{wrong[-1].path}, reported by {wrong[-1].node}, is another job's file: not used"
-        usable = tuple(each for each in self.checkpoints if each not in wrong)
-        return replace(self, checkpoints=usable, left_out=left_out)
+        usable, newest = tuple(each for each in self.checkpoints if each not in wrong), self.checkpoints[-1]
+        left_out = f"{newest.path}, reported by {newest.node}, is another job's file: not used"
+        return replace(self, checkpoints=usable, left_out=left_out if newest in wrong else None)
 
 
 def _is_file_of(other: Checkpoint, reported: Checkpoint) -> bool:
