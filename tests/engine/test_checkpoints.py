@@ -332,28 +332,26 @@ def test_a_job_does_not_continue_from_another_job_s_checkpoint_that_a_node_has_r
         JobRecord(2, "2", last=structs.replace(NO_ATTEMPT, checkpoints=(_SAVED,))),
         JobRecord(3, "1-edit3", last=structs.replace(NO_ATTEMPT, checkpoints=(reported,)), edited_from=1),
     ]
-    recorder = Recorder(*[MagicMock()] * 5)
-    task = Task.of_job(sweep_for([]), jobs[0], 2)
-    used = task.without_others_files(
-        {"n2"}, lambda: recorder.saved_by_others(jobs[0], {job.number: job for job in jobs})
-    )
+    files = Recorder(*[MagicMock()] * 5).reported_files({job.number: job for job in jobs})
+    used = Task.of_job(sweep_for([]), jobs[0], 2).without_others_files(1, {"n2"}, lambda: files)
     assert used.checkpoints == ((reported,) if is_used else ())
     left_out = f"{reported.path}, reported by n1, is another job's file: not used"
     assert used.left_out == (None if is_used else left_out)
 
 
-@pytest.mark.parametrize(
-    "lie", [_reported("/runs/1/model.pt", 9, 500, 1e9, at=10.0), _reported("/x", 9, 500, 9.0, at=10.0)]
-)
-def test_a_guess_of_what_a_job_will_save_does_not_keep_it_from_continuing(lie: Checkpoint) -> None:
+def _is_used(reported: Checkpoint, of_another: Checkpoint) -> bool:
+    files = {key: [(2, of_another)] for key in (of_another.inode, of_another.mtime_ns)}
+    task = replace(Task((), {}, 0, 1), checkpoints=(reported,))
+    return task.without_others_files(1, {"n2"}, lambda: files) == task
+
+
+def test_a_guess_of_what_a_job_will_save_does_not_keep_it_from_continuing() -> None:
     saved = _reported("/runs/1/model.pt", 9, 500, 50.0, at=51.0)
-    task = replace(Task((), {}, 0, 1), checkpoints=(saved,))
-    assert task.without_others_files({"n2"}, lambda: [lie]) == task
+    assert _is_used(saved, _reported("/runs/1/model.pt", 9, 500, 1e9, at=10.0))
+    assert _is_used(saved, _reported("/x", 9, 500, 9.0, at=10.0))
 
 
 def test_the_files_of_two_jobs_on_a_disk_that_records_whole_seconds_are_told_apart() -> None:
-    task = replace(Task((), {}, 0, 1), checkpoints=(_reported("/runs/1/model.pt", 9, 501, 50.0, at=61.0),))
-    assert task.without_others_files({"n2"}, lambda: [_reported("/runs/2/model.pt", 9, 500, 50.0, at=51.0)]) == task
-    assert not task.without_others_files(
-        {"n2"}, lambda: [_reported("/runs/1/model.pt", 9, 1, 50.0, at=51.0)]
-    ).checkpoints
+    reported = _reported("/runs/1/model.pt", 9, 501, 50.0, at=61.0)
+    assert _is_used(reported, _reported("/runs/2/model.pt", 9, 500, 50.0, at=51.0))
+    assert not _is_used(reported, _reported("/runs/1/model.pt", 9, 1, 50.0, at=51.0))

@@ -353,6 +353,15 @@ async def test_a_gpu_whose_memory_others_use_does_not_drain_the_queue(sim: Sim, 
         assert (await run.until_done()).failed == 1, "nobody else uses it"
 
 
+def test_memory_of_a_process_whose_size_is_unknown_is_not_the_worker_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_use, "_LIST_DELAY_S", 0.0)
+    memory = GpuMemory("gpu0")
+    for used_mib, pids in ((500.0, ()), (2500.0, (1,)), (76_000.0, (1, STRANGER)), (2600.0, (1,))):
+        processes = tuple(GpuProcess(pid, memory_mib=None) for pid in pids)
+        memory.measure(GpuSample("u", memory_used_mib=used_mib, processes=processes), {1}, live=True)
+    assert memory.peak_mib == 2100.0
+
+
 def test_memory_that_nvml_lists_late_for_another_process_is_not_the_worker_s(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = GpuMemory("gpu0")
     for second in range(60):

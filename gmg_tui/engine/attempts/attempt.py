@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -31,6 +30,10 @@ if TYPE_CHECKING:
 
 Report = Callable[[str | None], None]
 """Shows a wait reason, or (None) removes it."""
+
+
+ReportedFiles: TypeAlias = Mapping[int, Sequence[tuple[int, Checkpoint]]]
+"""The checkpoints of all jobs that nodes have reported, by inode and by time of modification, each with its job's origin."""
 
 
 class Life(StrEnum):
@@ -207,20 +210,18 @@ class Task:
             values={**job.values, "job": job.number, "name": job.name},
         )
 
-    def without_others_files(self, nodes: Set[str], find_others: Callable[[], Iterable[Checkpoint]]) -> Self:
+    def without_others_files(self, origin: int, nodes: Set[str], find_files: Callable[[], ReportedFiles]) -> Self:
         """Returns the task, to run on `nodes`, without what another node has reported for it but is another job's file.
 
-        `find_others` returns the checkpoints of the other jobs.
+        `origin` is the job, or the one that it is a copy of.
         """
         reported = [each for each in self.checkpoints if each.node and {each.node} != nodes]
-        others = defaultdict[int, list[Checkpoint]](list)
-        for other in find_others() if reported else ():
-            for key in {other.inode, other.mtime_ns}:
-                others[key].append(other)
+        files = find_files() if reported else {}
         wrong = [
             each
             for each in reported
-            if any(_is_file_of(other, each) for other in others[each.inode] + others[each.mtime_ns])
+            for key in (each.inode, each.mtime_ns)
+            if any(job != origin and _is_file_of(other, each) for job, other in files.get(key, ()))
         ]
         if not wrong:
             return self

@@ -112,15 +112,20 @@ class GpuMemory:
         return {process.pid for process in before or ()}
 
     def _unlisted_mib(self, sample: GpuSample | None) -> float | None:
-        """Returns the GPU memory in use less that of processes which are certainly others'; None if unknown."""
+        """Returns the GPU memory in use less that of processes which are certainly others'.
+
+        Returns None if unknown, also while the memory of one that has come during the attempt is.
+        """
         if sample is None or sample.memory_used_mib is None:
             return None
         earlier = self._earlier_pids
-        others = (
+        others = [
             process
             for process in sample.processes or ()
             if process.own_pid not in self._pids and (process.pid in earlier or not process.foreign)
-        )
+        ]
+        if any(process.memory_mib is None and process.pid not in earlier for process in others):
+            return None
         return sample.memory_used_mib - sum(process.memory_mib or 0.0 for process in others)
 
     def _unreleased_mib(self) -> float | None:

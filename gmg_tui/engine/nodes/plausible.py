@@ -37,7 +37,7 @@ _UNCHECKED_FIELDS = frozenset({"spec", "result", "args", "given", "env", "extra_
 _MAX_TEXT_CHARS = 8192
 """Length limit of other texts, as of a line of output: clients get those of many jobs at once."""
 _LINE_FIELDS = frozenset({"reason", "advice"})
-_CHECKPOINT_PATH = re.compile(r"/(?!/|(?:proc|sys)/)(?!(?:[^\0]*/)?\.\.?(?:/|\Z))[^\0]{0,1022}[^\0/]")
+_CHECKPOINT_PATH = re.compile(r"/(?!/|(?:proc|sys)/)(?!(?:[^\0]*/)?\.{0,2}(?:/|\Z))[^\0]{0,1022}[^\0/]")
 """Valid checkpoint paths, without `..`, and none of the kernel's: they become arguments of scripts, perhaps on other nodes."""
 _MAX_CHECKPOINT_BYTES = 1200
 """Size limit of a checkpoint's path and progress: checkpoints go with a job to other nodes."""

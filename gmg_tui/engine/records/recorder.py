@@ -1,8 +1,10 @@
 """Records changes of workers in the session's store."""
 
 import logging
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -10,6 +12,7 @@ from msgspec import structs
 
 from gmg_tui import model
 from gmg_tui.engine import clock
+from gmg_tui.engine.attempts.attempt import ReportedFiles
 from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.notify import Notifications
 from gmg_tui.engine.workers.slot import EngineSlot
@@ -28,6 +31,8 @@ _log = logging.getLogger(__name__)
 _REFRESH_BEATS, _CURVES_REFRESHES = 10, 12
 """Beats between writes of running jobs, and of their metrics over time, which are large."""
 _NO_SAMPLE = GpuSample(uuid="")
+_MAX_FILES_AGE_S = 1.0
+"""Maximum age of the files that nodes have reported: with many jobs, collecting them takes long."""
 
 
 class _Occupant:
@@ -82,6 +87,8 @@ class Recorder:
         self._store, self._changed, self.faults = store, changed, faults
         self._occupants: dict[str, _Occupant] = {}
         """The job on each slot."""
+        self._reported_files: tuple[float, ReportedFiles] = -math.inf, {}
+        """The last result of `reported_files`, and its time, monotonic seconds."""
         self._beats = 0
         self._snapshot_due = False
 
@@ -148,18 +155,18 @@ class Recorder:
         occupant = self._occupants.get(slot)
         return None if occupant is None else (occupant.record, time.monotonic() - occupant.since)
 
-    def saved_by_others(self, job: JobRecord, records: Mapping[int, JobRecord]) -> Iterator[model.Checkpoint]:
-        """Yields the checkpoints of other jobs, except of one it was edited from, or into."""
-
-        def origin(record: JobRecord) -> int:
-            while (original := records.get(record.edited_from or 0)) is not None:
-                record = original
-            return record.number
-
-        current = {**records, **{each.record.number: self._record(each) for each in self._occupants.values()}}
-        for other in current.values():
-            if other.last.checkpoints and origin(other) != origin(job):
-                yield from other.last.checkpoints
+    def reported_files(self, records: Mapping[int, JobRecord]) -> ReportedFiles:
+        """Returns the checkpoints that nodes have reported until now, or until `_MAX_FILES_AGE_S` ago."""
+        if time.monotonic() - self._reported_files[0] > _MAX_FILES_AGE_S:
+            current = {**records, **{each.record.number: self._record(each) for each in self._occupants.values()}}
+            files = defaultdict[int, list[tuple[int, model.Checkpoint]]](list)
+            for record in current.values():
+                origin = origin_of(record, records)
+                for checkpoint in record.last.checkpoints:
+                    for key in {checkpoint.inode, checkpoint.mtime_ns} if checkpoint.reported else ():
+                        files[key].append((origin, checkpoint))
+            self._reported_files = time.monotonic(), files
+        return self._reported_files[1]
 
     def write(self, record: JobRecord | Snapshot) -> None:
         """Writes a record to the store."""
@@ -349,3 +356,10 @@ def _metrics_row(moment: float, job: int, view: model.Worker, sample: GpuSample)
         sm_pct=sample.sm_pct,
         state=view.state.value,
     )
+
+
+def origin_of(record: JobRecord, records: Mapping[int, JobRecord]) -> int:
+    """Returns the number of the job that a job is an edited copy of, perhaps of a copy; its own if it is none."""
+    while (original := records.get(record.edited_from or 0)) is not None:
+        record = original
+    return record.number

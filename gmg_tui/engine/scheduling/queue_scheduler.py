@@ -13,7 +13,7 @@ from msgspec import structs
 
 from gmg_tui import session as sessions
 from gmg_tui.engine.attempts.attempt import Outcome, Stop, Task
-from gmg_tui.engine.records.recorder import Recorder
+from gmg_tui.engine.records.recorder import Recorder, origin_of
 from gmg_tui.engine.scheduling.packing import Packing, crowding
 from gmg_tui.engine.scheduling.scheduler import JobRun
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
@@ -128,7 +128,7 @@ class QueueScheduler:
         slots, records = tuple(engine_slot.slot for engine_slot in engine_slots), self._queue.records
         task = Task.of_job(self._workplace.spec, record, len(records), slots if record.width > 1 else ())
         nodes, recorder = {slot.node for slot in slots}, self._recorder
-        task = task.without_others_files(nodes, lambda: recorder.saved_by_others(record, records))
+        task = task.without_others_files(origin_of(record, records), nodes, lambda: recorder.reported_files(records))
         tasks = [replace(task, log=log) for log in logs]
         run = JobRun(record.number, engine_slots, tasks, self._workplace, recorder, record.group)
         self._queue.update(recorder.occupy(record, run.workers))

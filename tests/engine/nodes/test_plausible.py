@@ -89,6 +89,7 @@ def test_no_list_is_longer_than_what_an_agent_has() -> None:
         ),
         *(
             ("//a/m.pt", "", False),
+            ("/a//m.pt", "", False),
             ("/proc/self/root/m.pt", "", False),
             ("/sys/m.pt", "", False),
             ("/system/m.pt", "", True),
