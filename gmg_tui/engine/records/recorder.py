@@ -158,7 +158,10 @@ class Recorder:
     def reported_files(self, records: Mapping[int, JobRecord]) -> ReportedFiles:
         """Returns the checkpoints that nodes have reported until now, or until `_MAX_FILES_AGE_S` ago."""
         if time.monotonic() - self._reported_files[0] > _MAX_FILES_AGE_S:
-            current = {**records, **{each.record.number: self._record(each) for each in self._occupants.values()}}
+            live = [
+                self.faults.guard("records", self._record, each) or each.record for each in self._occupants.values()
+            ]
+            current = {**records, **{record.number: record for record in live}}
             files = defaultdict[int, list[tuple[int, model.Checkpoint]]](list)
             for record in current.values():
                 origin = origin_of(record, records)
