@@ -87,7 +87,7 @@ def test_the_memory_limit_is_found_and_avoided(sim: Sim, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ((WORKER, "-B", "{n_envs}", "--stop-after-s", "1"), "before its rate was precise enough: let it run longer"),
+        ((WORKER, "-B", "{n_envs}", "--stop-after-s", "1"), "before its rate was precise: let it run longer"),
         ((WORKER, "-B", "{n_envs}", "--ignore"), "it ignores {n_envs}"),
         ((WORKER, "-B", "{n_envs}", "--edge", "1"), "CUDA out of memory"),
         (("--trial-time", "3s", "--metric", "samples", WORKER, "-B", "{n_envs}"), "without a number called 'samples'"),

@@ -3,11 +3,11 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 
 from gmg_tui.engine.clock import any_of
 from gmg_tui.machine.gpu.sampler import SLOW_INTERVAL_S
-from gmg_tui.model import GpuSample, units
+from gmg_tui.model import GpuProcess, GpuSample, units
 
 MEMORY_WAIT_S = 30.0
 """Maximum wait for the release of an attempt's memory after its end."""
@@ -30,6 +30,7 @@ class GpuMemory:
     Attributes:
         shared: True if other workers of this session use the GPU: memory that NVML lists for no process may be theirs.
         used_mib: Memory of the attempt's processes at the last sample; None if NVML does not list it.
+        others_peak_mib: Peak memory that NVML listed during the attempt for processes which are certainly others'.
     """
 
     def __init__(self, slot: str) -> None:
@@ -47,6 +48,7 @@ class GpuMemory:
         """In a container, the processes that have come to the GPU: if there is one, it is the attempt's."""
         self._was_shared = False
         self.used_mib: float | None = None
+        self.others_peak_mib = 0.0
         self._sample: GpuSample | None = None
         self._pids: Set[int] = frozenset()
         self._is_listed = False
@@ -78,6 +80,7 @@ class GpuMemory:
             self._own_peak_mib = _greater(self._own_peak_mib, self.used_mib)
             self._peak_mib = _greater(self._peak_mib, used_mib)
             self._add_unlisted(sample, time.monotonic())
+            self.others_peak_mib = max(self.others_peak_mib, _total_mib(self._others(sample)))
             new = (process.pid for process in sample.processes or () if process.foreign)
             self._candidates |= {*new} - self._earlier_pids
             self._was_shared |= self.shared
@@ -118,15 +121,18 @@ class GpuMemory:
         """
         if sample is None or sample.memory_used_mib is None:
             return None
+        others, earlier = self._others(sample), self._earlier_pids
+        if any(process.memory_mib is None and process.pid not in earlier for process in others):
+            return None
+        return sample.memory_used_mib - _total_mib(others)
+
+    def _others(self, sample: GpuSample) -> list[GpuProcess]:
         earlier = self._earlier_pids
-        others = [
+        return [
             process
             for process in sample.processes or ()
             if process.own_pid not in self._pids and (process.pid in earlier or not process.foreign)
         ]
-        if any(process.memory_mib is None and process.pid not in earlier for process in others):
-            return None
-        return sample.memory_used_mib - sum(process.memory_mib or 0.0 for process in others)
 
     def _unreleased_mib(self) -> float | None:
         """Returns the memory not yet released; None if all is, or if unknown."""
@@ -166,6 +172,10 @@ class GpuMemory:
         """Returns a warning for an attempt that starts now; None if all memory is released."""
         mib = self._unreleased_mib()
         return None if mib is None else f"started while {units.mib(mib)} of the last attempt's memory was still in use"
+
+
+def _total_mib(processes: Iterable[GpuProcess]) -> float:
+    return sum(process.memory_mib or 0.0 for process in processes)
 
 
 class _Mean:

@@ -28,8 +28,8 @@ def crowding(engine_slot: EngineSlot, worker: Worker) -> str | None:
     if failure is None or failure.kind is not FailureKind.MEMORY or attempt is None or attempt.has_worked(clock.now()):
         return None
     used_mib = sum(process.memory_mib or 0.0 for process in engine_slot.others)
-    if (memory := engine_slot.memory) is not None and not memory.shared:  # in a container, those of others are unknown
-        used_mib = max(used_mib, memory.before_mib)
+    if (memory := engine_slot.memory) is not None and not memory.shared:  # else they may be the session's own
+        used_mib = max(used_mib, memory.before_mib, memory.others_peak_mib, failure.others_mib)
     if sample is None or not sample.memory_total_mib or used_mib < _MIN_OTHERS_SHARE * sample.memory_total_mib:
         return None
     return f"others use {units.mib(used_mib)} of its GPU's memory"

@@ -16,6 +16,7 @@ from gmg_tui.engine import clock
 from gmg_tui.engine.attempts.attempt import Stop
 from gmg_tui.engine.hardware import Hardware
 from gmg_tui.engine.records.recorder import Recorder
+from gmg_tui.engine.scheduling.packing import crowding
 from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
 from gmg_tui.engine.scheduling.scheduler import JobRun
 from gmg_tui.engine.workers.worker import Worker
@@ -182,8 +183,7 @@ class TrialRun:
         if self._integral < 0:
             return f"{end}; the metric was negative, and comparisons need positive values"
         if self.has_rate:
-            measured = f"{units.span(self._meter.measured_s)} of it measured"
-            return f"{end}, {measured}, before its rate was precise enough: let it run longer"
+            return f"{end}, {units.span(self._meter.measured_s)} of it measured, before its rate was precise: let it run longer"
         line = "an FPS line: Genesis prints its rate unless show_FPS is off or logging_level is above info"
         return f"{end} without {line if self._spec.metric == FPS else f'a number called {self._spec.metric!r}'}"
 
@@ -279,7 +279,8 @@ class TrialSource:
         trial_run, worker, (engine_slot,) = self._trial_runs.get(run.number), run.lead, run.engine_slots
         if trial_run is None:
             return None
-        lost = "its GPU is lost" if engine_slot.sample is not None and engine_slot.sample.lost else worker.unready
+        is_lost = engine_slot.sample is not None and engine_slot.sample.lost
+        lost = "its GPU is lost" if is_lost else worker.unready or crowding(engine_slot, worker)
         skipped = _STOPPED if self._search.ended and not trial_run.measured else lost
         trial = trial_run.conclude(worker, skipped=skipped)
         measured = any(other.state is TrialState.MEASURED for other in self._search.trials)
@@ -287,8 +288,7 @@ class TrialSource:
         # The value is not to blame: the script cannot be tuned. Of several nodes, two must show it: one may be faulty.
         if trial.state is TrialState.FAILED and (trial_run.ignores_value is not None or too_short):
             self._untunable_on.add(engine_slot.slot.node)
-            nodes = {other.slot.node for other in self._board.slots.values()}
-            if len(self._untunable_on) >= min(2, len(nodes)):
+            if len(self._untunable_on) >= min(2, len({other.slot.node for other in self._board.slots.values()})):
                 self._stop_search(trial.reason or "the script cannot be tuned")
         return _STATES[trial.state], trial.reason
 

@@ -34,6 +34,8 @@ class Failure(NamedTuple):
     """True if a broken GPU may be the cause. Only `FailureKind.LOST`, or success of the job on another GPU, proves it."""
     of_contents: bool = False
     """True if the contents of a file that the script loaded are the cause, such as of a checkpoint of another kind."""
+    others_mib: float = 0.0
+    """The GPU memory that other processes used, according to torch's message for a lack of it."""
 
 
 class Tail:
@@ -83,6 +85,12 @@ _PREFIXES = (b"gmg:result ", b"gmg:fps ")
 """Prefixes of lines with a script's figures."""
 _NEGATIVE_STATUS = range(241, 253)
 """Exit statuses of `sys.exit(-signal)`, without -1 to -3, which scripts use as plain error codes."""
+_SIZE = rb"(\d{1,9}(?:\.\d{1,9})?) (bytes|[KMG]iB)"
+_TORCH_MESSAGE = re.compile(
+    rb"total capacity of %b of which %b is free\..{0,2000}this process has %b memory in use" % ((_SIZE,) * 3)
+)
+"""torch's message for a lack of memory (torch 2.13, c10/cuda/CUDACachingAllocator.cpp)."""
+_UNITS_MIB = {"bytes": 2.0**-20, "KiB": 2.0**-10, "MiB": 1.0, "GiB": 2.0**10}
 _BOX_BORDERS = re.compile(b"|".join(map(str.encode, "─│╭╮╰╯")))
 """The borders of Rich's boxes."""
 
@@ -120,10 +128,21 @@ def explain(exit_code: int, tail: Sequence[bytes]) -> Failure:
             return Failure(FailureKind.SCRIPT, _with_cause(reason, earlier), SEE_LOG)
     if sign is not None:
         text = _describe_collective(sign, texts) or _with_cause(reason, cause)
-        return Failure(sign.kind, text, sign.advice, sign.suspect)
+        others_mib = _used_by_others_mib(texts) if sign.kind is FailureKind.MEMORY else 0.0
+        return Failure(sign.kind, text, sign.advice, sign.suspect, others_mib=others_mib)
     if exception is not None:
         return Failure(FailureKind.SCRIPT, _one_line(reason), SEE_LOG, of_contents=_is_of_contents(reason, lines))
     return Failure(FailureKind.UNKNOWN, _one_line(reason), "see the end of its log")
+
+
+def _used_by_others_mib(texts: Sequence[bytes]) -> float:
+    """Returns the memory that other processes used according to torch's last message for a lack of it; 0 without one."""
+    for match in filter(None, map(_TORCH_MESSAGE.search, reversed(texts))):
+        words = [word.decode("ascii") for word in match.groups()]
+        sizes_mib = [float(size) * _UNITS_MIB[unit] for size, unit in zip(words[::2], words[1::2], strict=True)]
+        total_mib, free_mib, own_mib = sizes_mib
+        return total_mib - free_mib - own_mib
+    return 0.0
 
 
 def is_load_error(reason: str) -> bool:
