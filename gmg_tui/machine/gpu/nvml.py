@@ -154,7 +154,7 @@ class Nvml:
 
         Args:
             gpu: The GPU or MIG instance. Instances report only memory, processes and SM activity.
-            slow: True to refresh fan, PCIe, limits and processes too.
+            slow: True to refresh fan, PCIe, limits and processes too; processes also if the memory in use has changed.
             activity: True to measure SM activity between reads, all of which must then come from one thread.
         """
         if not self._answers():
@@ -187,6 +187,8 @@ class Nvml:
         if slow or card.slow_metrics is None:
             card.slow_metrics = nvml_metrics.read_slow(query, uuid)
         sample = nvml_metrics.read_fast(query, card.slow_metrics)
+        card.slow_metrics = nvml_metrics.list_again(query, sample, card.slow_metrics)
+        sample = structs.replace(sample, processes=card.slow_metrics.processes)
         if query.refusal and sample == GpuSample(uuid=uuid):
             return GpuSample(uuid=uuid, error=query.refusal)
         return sample

@@ -22,6 +22,8 @@ _MAX_FAN_PCT = 200
 """Fans may exceed their nominal speed (nvml.h, nvmlDeviceGetFanSpeed)."""
 _MAX_PCIE_MIB_S = 1 << 20
 _MAX_MEMORY_MIB = 16 << 20
+_MIN_CHANGE_MIB = 64.0
+"""Change of the memory in use after which the processes are listed again."""
 MIN_SAMPLE_GAP_S = 0.9
 """Minimum seconds between GPM's samples: NVML recommends about a second (nvml.h, nvmlGpmMetricsGet)."""
 _MAX_GPM_PCT = 150.0
@@ -69,7 +71,8 @@ def read_fast(query: Query, sample: GpuSample) -> GpuSample:
 def read_slow(query: Query, uuid: str) -> GpuSample:
     """Returns a sample of the metrics that change rarely or are expensive. Raises like `Query`.
 
-    PCIe throughput takes the driver 20 ms in each direction (nvml.h, nvmlDeviceGetPcieThroughput).
+    PCIe throughput takes the driver 20 ms in each direction (nvml.h, nvmlDeviceGetPcieThroughput). The memory in use is that
+    of the listed processes.
     """
     throughput, memory = pynvml.nvmlDeviceGetPcieThroughput, _memory(query)
     return GpuSample(
@@ -79,8 +82,21 @@ def read_slow(query: Query, uuid: str) -> GpuSample:
         fan_pct=query.number(_MAX_FAN_PCT, pynvml.nvmlDeviceGetFanSpeed),
         pcie_rx_mib_s=query.number(_MAX_PCIE_MIB_S, throughput, pynvml.NVML_PCIE_UTIL_RX_BYTES, per_unit=1024),
         pcie_tx_mib_s=query.number(_MAX_PCIE_MIB_S, throughput, pynvml.NVML_PCIE_UTIL_TX_BYTES, per_unit=1024),
+        memory_used_mib=if_plausible(memory.used / MIB, memory.total / MIB) if memory else None,
         processes=_processes(query, memory.total / MIB if memory else _MAX_MEMORY_MIB),
     )
+
+
+def list_again(query: Query, sample: GpuSample, listed: GpuSample) -> GpuSample:
+    """Returns `listed`, from `read_slow`, with new processes if the memory in use differs from that in `sample`."""
+    used_mib, listed_mib = sample.memory_used_mib, listed.memory_used_mib
+    has_changed = (used_mib is None) is not (listed_mib is None)
+    if used_mib is not None and listed_mib is not None:
+        has_changed = abs(used_mib - listed_mib) >= _MIN_CHANGE_MIB
+    if not has_changed:
+        return listed
+    processes = _processes(query, sample.memory_total_mib or _MAX_MEMORY_MIB)
+    return structs.replace(listed, memory_used_mib=used_mib, processes=processes)
 
 
 def power_limit_w(query: Query) -> float | None:

@@ -269,3 +269,19 @@ def test_a_function_that_fails_on_one_gpu_only_is_unknown_there_only(sim: Sim) -
         sample = nvml.read(gpu, slow=True)
         assert (gpu.memory_total_mib, gpu.mig, sample.power_w, sample.memory_used_mib) == (None, False, None, None)
         assert (sample.temperature_c, sample.error) == (60 + gpu.index, None)
+
+
+@on_simulated_driver
+def test_processes_are_listed_again_once_the_memory_in_use_has_changed(sim: Sim) -> None:
+    nvml, (gpu, *_) = opened()
+
+    def pids(used_mib: float, *pids: int, slow: bool = False) -> list[int]:
+        sim.gpus[0].memory_used_mib, sim.gpus[0].processes = used_mib, [Process(pid) for pid in pids]
+        sim.write()
+        return [process.pid for process in nvml.read(gpu, slow=slow).processes or ()]
+
+    assert pids(500, 1, slow=True) == [1]
+    assert pids(530, 1, 2) == [1]
+    assert pids(9000, 1, 2) == [1, 2]
+    assert pids(9000, 1, 2, 3) == [1, 2]
+    assert pids(9000, 1, 2, 3, slow=True) == [1, 2, 3]
