@@ -127,6 +127,8 @@ def _find_leak(facts: Facts, history: History) -> Sign | None:
         free_mib = sample.memory_free_mib
     elif sample is not None and sample.memory_total_mib is not None and sample.memory_used_mib is not None:
         free_mib = sample.memory_total_mib - sample.memory_used_mib
+    if free_mib is not None:  # others may take and free memory at any moment
+        free_mib += sum(process.memory_mib or 0.0 for process in facts.others)
     eta_s = facts.worker.newest.progress.eta_s if facts.worker.newest.progress is not None else None
     of_gpu = "VRAM of the GPU"
     forecasts = {
@@ -204,7 +206,14 @@ KINDS = {
         Kind("overflow", _ERROR, "the simulator says that its results are wrong", scope=_ATTEMPT),
         Kind("unclean", _ERROR, "exit code 0 after an uncaught exception", scope=_ATTEMPT),
         Kind("collision", _ERROR, "two workers write the same file or folder", None, _ATTEMPT, clear_s=math.inf),
-        Kind("leak", _WARNING, "VRAM or RAM use grows steadily and will reach its limit", _find_leak, clear_s=60),
+        Kind(
+            "leak",
+            _WARNING,
+            "VRAM or RAM use grows steadily and will reach its limit",
+            _find_leak,
+            after_s=60,
+            clear_s=60,
+        ),
         Kind("checkpoint", _WARNING, "no checkpoint of earlier attempts can be read", scope=_ATTEMPT),
         Kind("memory", _WARNING, "RAM above 90 % of the machine or the cgroup", _find_memory, _ATTEMPT, 5, 30),
         Kind("done", _WARNING, "complete, but the process is still running 60 s later", _find_done, after_s=60),

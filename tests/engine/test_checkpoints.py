@@ -11,6 +11,7 @@ import psutil
 import pytest
 from msgspec import structs
 
+from gmg_tui.engine.attempts import attempt
 from gmg_tui.engine.attempts.attempt import Task
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.model import (
@@ -355,3 +356,18 @@ def test_the_files_of_two_jobs_on_a_disk_that_records_whole_seconds_are_told_apa
     reported = _reported("/runs/1/model.pt", 9, 501, 50.0, at=61.0)
     assert _is_used(reported, _reported("/runs/2/model.pt", 9, 500, 50.0, at=51.0))
     assert not _is_used(reported, _reported("/runs/1/model.pt", 9, 1, 50.0, at=51.0))
+
+
+def test_a_node_that_reports_any_number_of_files_with_one_inode_delays_no_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lies = tuple(_reported(f"/{number}.pt", None, 0, 0.0, at=10.0) for number in range(50))
+    lies += tuple(_reported(f"/{number}.pt", None, 7, number, at=10.0) for number in range(1000))
+    jobs = {2: JobRecord(2, "2", last=structs.replace(NO_ATTEMPT, checkpoints=lies))}
+    files = Recorder(*[MagicMock()] * 5).reported_files(jobs)
+    assert 0 not in files
+    compared = list[Checkpoint]()
+    monkeypatch.setattr(attempt, "_is_file_of", lambda other, _: compared.append(other))
+    task = replace(Task((), {}, 0, 1), checkpoints=(_reported("/runs/1/model.pt", None, 7, 0.0, at=51.0),))
+    assert task.without_others_files(1, {"n2"}, lambda: files) == task
+    assert len(compared) == 100

@@ -80,7 +80,7 @@ def test_peak_memory_counts_only_the_processes_of_the_worker(monkeypatch: pytest
 
     def peak_mib(*own_mib: float | None, shared: bool = False, before: Sequence[GpuProcess] = (other,)) -> float | None:
         memory = GpuMemory("gpu0")
-        memory.measure(GpuSample("u", memory_used_mib=500.0, processes=tuple(before)))
+        memory.measure(GpuSample("u", memory_used_mib=500.0 + 4000.0 * len(before), processes=tuple(before)))
         memory.shared = shared
         for used_mib, mib in zip((9000.0, 700.0), own_mib, strict=True):
             processes = (GpuProcess(1, memory_mib=mib), other)
@@ -88,7 +88,7 @@ def test_peak_memory_counts_only_the_processes_of_the_worker(monkeypatch: pytest
         return memory.peak_mib
 
     assert (peak_mib(3000.0, 2000.0, shared=True), peak_mib(None, None, shared=True)) == (3000.0, None)
-    assert (peak_mib(3000.0, 2000.0), peak_mib(None, None)) == (3000.0, 8500.0)
+    assert (peak_mib(3000.0, 2000.0), peak_mib(None, None)) == (3000.0, 4500.0)
     assert (peak_mib(3000.0, 2000.0, before=()), peak_mib(None, None, before=())) == (3000.0, 4500.0)
 
 

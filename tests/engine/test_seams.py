@@ -15,6 +15,7 @@ import pytest
 from msgspec import structs
 
 from gmg_tui.engine import clock
+from gmg_tui.engine.attempts import gpu_use
 from gmg_tui.engine.attempts.gpu_use import GpuMemory, Meter
 from gmg_tui.engine.attempts.local_attempt import LocalAttempt
 from gmg_tui.engine.attempts.readings import Readings
@@ -391,7 +392,8 @@ def test_a_job_that_fails_on_lost_gpus_again_and_again_stays_failed() -> None:
     assert [board.judge(engine_slot, worker) for _ in range(5)] == [(1,), (1,), (1,), (), ()]
 
 
-def test_the_memory_in_a_sample_from_before_an_attempt_is_not_its_own() -> None:
+def test_the_memory_in_a_sample_from_before_an_attempt_is_not_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_use, "_LIST_DELAY_S", 0.0)
     memory = GpuMemory("gpu0")
     memory.measure(GpuSample("A", memory_used_mib=100.0))
     attempt = SimpleNamespace(started_at=10.0, memory=memory, meter=Meter(), _count_times=lambda: None)

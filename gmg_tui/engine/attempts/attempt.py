@@ -36,6 +36,10 @@ ReportedFiles: TypeAlias = Mapping[int, Sequence[tuple[int, Checkpoint]]]
 """The checkpoints of all jobs that nodes have reported, by inode and by time of modification, each with its job's origin."""
 
 
+_MAX_SAME_KEY = 100
+"""Maximum reports to compare with one of the same inode or time: a node may invent any number."""
+
+
 class Life(StrEnum):
     """The phases of an attempt, in order.
 
@@ -220,14 +224,19 @@ class Task:
         wrong = [
             each
             for each in reported
-            for key in (each.inode, each.mtime_ns)
-            if any(job != origin and _is_file_of(other, each) for job, other in files.get(key, ()))
+            for key in keys_of(each)
+            if any(job != origin and _is_file_of(other, each) for job, other in files.get(key, ())[:_MAX_SAME_KEY])
         ]
         if not wrong:
             return self
         usable, newest = tuple(each for each in self.checkpoints if each not in wrong), self.checkpoints[-1]
         left_out = f"{newest.path}, reported by {newest.node}, is another job's file: not used"
         return replace(self, checkpoints=usable, left_out=left_out if newest in wrong else None)
+
+
+def keys_of(checkpoint: Checkpoint) -> set[int]:
+    """Returns the keys of a checkpoint in `ReportedFiles`: its inode and its time of modification, if known."""
+    return {checkpoint.inode, checkpoint.mtime_ns} - {0}
 
 
 def _is_file_of(other: Checkpoint, reported: Checkpoint) -> bool:

@@ -98,7 +98,7 @@ class GpuMemory:
         is_own = self._own_peak_mib is not None or self._was_shared or len(self._candidates) > 1
         if is_own or self._unlisted_peak_mib is None or before_mib is None:
             return self._own_peak_mib
-        return max(0.0, self._unlisted_peak_mib - before_mib)
+        return max(0.0, self._unlisted_peak_mib - max(0.0, before_mib))
 
     def _add_unlisted(self, sample: GpuSample, now: float) -> None:
         recent_mib, since = self._recent_mib, now - _LIST_DELAY_S

@@ -30,8 +30,8 @@ SIGTERM_EXIT_CODES = (-signal.SIGTERM, 128 + signal.SIGTERM)
 KILL_STEPS: tuple[Step, ...] = ((signal.SIGKILL, 5.0),)
 LEFTOVER_STEPS: tuple[Step, ...] = ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
 """Signals for processes that have outlived the script."""
-_ENV = shutil.which("env", path=os.defpath) or shutil.which("env")
-"""The path of env(1), looked up early: a folder of PATH may be on a disk that hangs later, or missing for others to make."""
+_ENV = shutil.which("env")
+"""The path of env(1), looked up early: a folder of PATH may be on a disk that hangs later."""
 ENV_EXIT_CODES = range(125, 128)
 """Exit codes of env(1) when it cannot enter the working directory or execute the command."""
 ENV_ERROR_PREFIX = b"env: "

@@ -369,7 +369,7 @@ class Readings:
                 "misplaced", self.misplaced, "check CUDA_VISIBLE_DEVICES, and the device that the script chooses"
             )
         if memory := (self._oom if self._ram and self._ram.is_limited else None) or self.launch.memory_warning:
-            yield Sign("memory", memory)
+            yield Sign("memory", memory, severity=None if memory is self._oom else Severity.INFO)  # perhaps others'
         for trouble in filter(None, (self._log.trouble, self.counts.trouble)):
             yield Sign("disk", trouble)
         if leftover := survivors or self.left_behind:

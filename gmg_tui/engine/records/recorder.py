@@ -12,7 +12,7 @@ from msgspec import structs
 
 from gmg_tui import model
 from gmg_tui.engine import clock
-from gmg_tui.engine.attempts.attempt import ReportedFiles
+from gmg_tui.engine.attempts.attempt import ReportedFiles, keys_of
 from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.notify import Notifications
 from gmg_tui.engine.workers.slot import EngineSlot
@@ -166,7 +166,7 @@ class Recorder:
             for record in current.values():
                 origin = origin_of(record, records)
                 for checkpoint in record.last.checkpoints:
-                    for key in {checkpoint.inode, checkpoint.mtime_ns} if checkpoint.reported else ():
+                    for key in keys_of(checkpoint) if checkpoint.reported else ():
                         files[key].append((origin, checkpoint))
             self._reported_files = time.monotonic(), files
         return self._reported_files[1]
