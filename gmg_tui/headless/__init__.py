@@ -123,10 +123,11 @@ class _Headless:
 
     def _show(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._out.write(*self._reporter.report_changes(snapshot))
-        if snapshot.tuning is not None:
-            self._out.write(*self._reporter.report_trials(snapshot.tuning))
-        else:
+        if not self._out.full:  # else a later snapshot's changes since the last report follow
+            self._out.write(*self._reporter.report_changes(snapshot))
+            if snapshot.tuning is not None:
+                self._out.write(*self._reporter.report_trials(snapshot.tuning))
+        if snapshot.tuning is None:
             if snapshot.queue is not None and (self._job_reports is None or self._job_reports.done()):
                 self._job_reports = asyncio.create_task(self._report_jobs())
                 self._job_reports.add_done_callback(lambda _: self._check_complete())

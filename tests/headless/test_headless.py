@@ -8,11 +8,16 @@ import threading
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import cast
+from unittest.mock import MagicMock
 
 import pytest
 from msgspec.structs import replace
 
+from gmg_tui.headless import _Headless
 from gmg_tui.headless.output import Output
+from gmg_tui.headless.reporter import Reporter
 from gmg_tui.model import Attempt, Fps, JobRecord, SweepSpec, WorkerState
 from tests.cli.scripted import ScriptedEngine, environ
 from tests.workers import alerts
@@ -120,6 +125,14 @@ async def test_a_text_with_line_feeds_forges_no_line(capfd: pytest.CaptureFixtur
     output.write("gpu0  failed: a\ngpu1  finished")
     await output.drain()
     assert capfd.readouterr().out == "gpu0  failed: a·gpu1  finished\n"
+
+
+@pytest.mark.parametrize("is_full", [True, False])
+def test_changes_that_nobody_reads_are_reported_once_there_is_room(engine: ScriptedEngine, is_full: bool) -> None:
+    output = MagicMock(full=is_full)
+    headless = SimpleNamespace(_reporter=Reporter(engine.session), _out=output, _check_complete=lambda: None)
+    _Headless._show(cast("_Headless", headless), engine.snapshot)
+    assert bool(output.write.mock_calls) is not is_full
 
 
 async def test_repeated_sigterm_stops_cleanly(engine: ScriptedEngine) -> None:

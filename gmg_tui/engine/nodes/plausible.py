@@ -36,7 +36,7 @@ _UNCHECKED_FIELDS = frozenset({"spec", "result", "args", "given", "env", "extra_
 """Fields that may have any value: the session's own options, command lines, and results of scripts."""
 _MAX_TEXT_CHARS = 8192
 """Length limit of other texts, as of a line of output: clients get those of many jobs at once."""
-_LINE_FIELDS = frozenset({"reason", "advice"})
+_LINE_FIELDS, _MAX_LINE_CHARS = frozenset({"reason", "advice"}), 500
 _CHECKPOINT_PATH = re.compile(r"/(?!/|(?:proc|sys)/)(?!(?:[^\0]*/)?\.{0,2}(?:/|\Z))[^\0]{0,1022}[^\0/]")
 """Valid checkpoint paths, without `..`, and none of the kernel's: they become arguments of scripts, perhaps on other nodes."""
 _MAX_CHECKPOINT_BYTES = 1200
@@ -102,7 +102,7 @@ def sanitize(message: _T, max_bytes: int = MAX_ANSWER_BYTES) -> _T:
 def _sanitize_value(name: str, value: Any, now: float) -> Any:
     if type(value) is str:
         text = value if len(value) <= _MAX_TEXT_CHARS else value[:_MAX_TEXT_CHARS]
-        return one_line(text) if name in _LINE_FIELDS else text
+        return one_line(text)[:_MAX_LINE_CHARS] if name in _LINE_FIELDS else text
     if type(value) is float or type(value) is int:
         low, high = _range_of(name)
         if low <= value <= high and not (low == 0.0 < value < _MIN_AMOUNT):

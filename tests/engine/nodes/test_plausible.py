@@ -104,6 +104,7 @@ def test_a_checkpoint_is_limited_in_bytes_and_does_not_go_up(path: str, progress
 
 def test_a_reason_is_one_line() -> None:
     assert sanitize(Worker("", 0, WorkerState.FAILED, reason="disk\nfull\x1b[2J")).reason == "disk·full"
+    assert len(sanitize(Worker("", 0, WorkerState.FAILED, reason="x" * 8000)).reason or "") == 500
 
 
 def test_only_known_reasons_of_throttling_are_kept() -> None:
