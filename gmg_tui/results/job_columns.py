@@ -183,7 +183,7 @@ def _to_plain(name: str, value: Any) -> Any:
     match value:
         case Struct():
             return as_plain(value)
-        case float() if name in ("time", "started", "ended", "saved", "since"):
+        case float() if name in ("time", "started", "ended", "saved", "reported", "since"):
             return iso_ms(value)
         case tuple() | list():
             return [_to_plain("", item) for item in value]
