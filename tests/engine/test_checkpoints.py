@@ -319,7 +319,7 @@ _SAVED = _reported("/runs/2/model.pt", 9, 500, 50.000_000_1, at=51.0)
         (_reported("/runs/1/model.pt", 9, 501, 60.0, at=61.0), True),
         (_reported("/runs/1/model.pt", 9, 500, 60.0, at=61.0), True),  # the inode of a removed file
         (_reported("/runs/1/model.pt", 9, 500, 50.000_000_1, at=61.0), False),
-        (_reported("/runs/1/model.pt", 9, 501, 50.000_000_1, at=61.0), False),
+        (_reported("/runs/2/model.pt", 9, 501, 50.000_000_1, at=61.0), False),
         (_reported("/runs/1/model.pt", None, 500, 0.0, at=61.0), False),
         (_reported("/runs/2/model.pt", 9, 500, 50.000_000_1, at=50.5), True),  # the other one is the lie
         (_reported("/runs/2/model.pt", 9, 500, 50.000_000_1, at=61.0, node="n2"), True),  # it runs there again
@@ -352,7 +352,7 @@ def test_a_guess_of_what_a_job_will_save_does_not_keep_it_from_continuing() -> N
     assert _is_used(saved, _reported("/x", 9, 500, 9.0, at=10.0))
 
 
-def test_the_files_of_two_jobs_on_a_disk_that_records_whole_seconds_are_told_apart() -> None:
+def test_the_files_that_two_jobs_have_saved_at_the_same_time_are_told_apart() -> None:
     reported = _reported("/runs/1/model.pt", 9, 501, 50.0, at=61.0)
     assert _is_used(reported, _reported("/runs/2/model.pt", 9, 500, 50.0, at=51.0))
     assert not _is_used(reported, _reported("/runs/1/model.pt", 9, 1, 50.0, at=51.0))

@@ -242,14 +242,14 @@ def keys_of(checkpoint: Checkpoint) -> set[int]:
 def _is_file_of(other: Checkpoint, reported: Checkpoint) -> bool:
     """True if what was `reported` is the file of an `other` report, of another job, which came first.
 
-    An inode may be used again later. A report of a time to come is a guess. Some disks record whole seconds only.
+    An inode may be used again later. A report of a time to come is a guess. Two files may have the same time: disks record
+    ticks of some milliseconds, or whole seconds.
     """
     if not other.mtime_ns <= 1e9 * other.reported < 1e9 * reported.reported:
         return False
     is_same = other.mtime_ns == reported.mtime_ns and other.size_bytes == reported.size_bytes
-    has_ns = reported.mtime_ns % 1_000 > 0
     is_same_inode = other.inode == reported.inode != 0 and reported.mtime_ns <= other.mtime_ns
-    return is_same_inode or (is_same and (has_ns or other.path == reported.path))
+    return is_same_inode or (is_same and other.path == reported.path)
 
 
 def _checkpoints_of(job: JobRecord) -> tuple[Checkpoint, ...]:
